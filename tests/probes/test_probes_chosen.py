@@ -16,7 +16,7 @@ from unbag.probes.sampling import (
     truth_of,
     unite,
 )
-from unbag.probes.sensitivity import OTHER_WORDS, SAME_WORDS, edit_type, once, words_changed
+from unbag.probes.sensitivity import OTHER_WORDS, SAME_WORDS, drop_reversed, edit_type, words_changed
 from unbag.types import IntArray
 
 from .named_images import Named
@@ -87,7 +87,7 @@ def test_rows_that_turn_a_positive_round_count_once() -> None:
     turned = Row("2", Named("p"), "b a", "n", "a b")
     elsewhere = Row("3", Named("q"), "b a", "n", "a b")
     alone = Row("4", Named("p"), "b a", "n")
-    assert once([first, turned, elsewhere, alone, first]) == [first, elsewhere, alone, first]
+    assert drop_reversed([first, turned, elsewhere, alone, first]) == [first, elsewhere, alone, first]
 
 
 def test_edits_of_one_type_are_matched() -> None:

@@ -19,7 +19,7 @@ from unbag.models.tiny import load as load_tiny
 from unbag.probes.base import ProbeData, Row
 from unbag.probes.diagnosis.diagnose import make_subject
 from unbag.probes.maps import (
-    AT_ONCE,
+    BATCH,
     COVERED_COSINES,
     COVERED_LOGS,
     GRID,
@@ -166,7 +166,7 @@ def test_a_caption_that_is_one_vector() -> None:
     assert maps[2][1] == pytest.approx(only(with_lamp - without), abs=1e-4)
     # Without any other word the caption has the same vector.
     assert all(not map_LL.any() for word, map_LL in maps[1:] if word != "lamp")
-    assert max(model.together) == AT_ONCE
+    assert max(model.together) == BATCH
     assert sum(model.together) == 1 + GRID**2 + 1 + len(CAPTION.split())
     assert [word for word, _ in values(AskedCosine(model), "lamp")] == [WHOLE]
 

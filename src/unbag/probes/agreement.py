@@ -35,9 +35,9 @@ from unbag.probes.base import (
     Tone,
     Value,
     Verdict,
+    estimate_with_interval,
     fill,
     mean,
-    shown,
     statistic,
 )
 from unbag.probes.data import NEAREST, near_pairs
@@ -96,7 +96,7 @@ VERDICTS: Mapping[str, tuple[Tone, str]] = {
         "{above}; the plot names them. Check whether they show the same thing.",
     ),
     "merged": ("fails", f"It merges {{which}}: {_RATE}"),
-    "kept apart": ("holds", f"It distinguishes {{which}}: {_RATE}"),
+    "distinguished": ("holds", f"It distinguishes {{which}}: {_RATE}"),
     "some": ("mixed", f"It merges some {{which}}: {_RATE}"),
     "too few": (
         "told",
@@ -189,12 +189,16 @@ def say(result: ProbeResult) -> Verdict:
     if rate.low > MOSTLY:
         case = "merged"
     elif rate.high < SELDOM:
-        case = "kept apart"
+        case = "distinguished"
     else:
         case = "too few" if rate.low < SELDOM and rate.high > MOSTLY else "some"
     both = ("a bag of words", head.known.bag), ("a perfect model", head.known.perfect)
-    beside = [f"{name} {rate.show(value)} %" for name, value in both if value is not None]
-    values |= {"which": _which(result), "known": ", ".join(beside), "further": _further(result)}
+    known_rates = [f"{name} {rate.show(value)} %" for name, value in both if value is not None]
+    values |= {
+        "which": _which(result),
+        "known": ", ".join(known_rates),
+        "further": _further(result),
+    }
     return Verdict(*VERDICTS[case], values)
 
 
@@ -440,7 +444,7 @@ def _further(result: ProbeResult) -> str:
     # The sentence is about relations that a bag of words cannot distinguish, or about all.
     relevant = [rate for rate in rates if result.headline == merged(ALL) or rate.known.bag == 1.0]
     other_relations = [
-        f"{_words(rate)} ({shown(rate.estimate)})"
+        f"{_words(rate)} ({estimate_with_interval(rate.estimate)})"
         for rate in rates
         # Even a bag of words distinguishes these.
         if rate not in relevant and rate.known.bag == 0.0 and rate.estimate.low > MOSTLY

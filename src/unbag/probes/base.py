@@ -97,12 +97,12 @@ class _FormattedEstimate(NamedTuple):
         if form == "n":
             return f"{estimate.n:,}"
         if form == "degrees":
-            return shown(estimate, "degrees", digits=1)
+            return estimate_with_interval(estimate, "degrees", digits=1)
         if form in ("change", "points"):
             ends = (estimate.value, estimate.low, estimate.high)
             value, low, high = (difference_text(end, is_rate=True) for end in ends)
             return value if form == "change" else f"{value} points [{low}, {high}]"
-        return shown(estimate, digits=int(form or 3))
+        return estimate_with_interval(estimate, digits=int(form or 3))
 
 
 @dataclass(frozen=True, eq=False)
@@ -338,7 +338,7 @@ def _members_of(clusters: Sequence[str]) -> list[IntArray]:
     return [np.array(places) for places in members.values()]
 
 
-def shown(estimate: Estimate, unit: str = "", *, digits: int = 3) -> str:
+def estimate_with_interval(estimate: Estimate, unit: str = "", *, digits: int = 3) -> str:
     """Format as "74.1 % [73.1, 75.1]", "0.973 [0.971, 0.975]" or "1.2 degrees [1, 2]"."""
     unit = f" {unit}" if unit else " %" if estimate.is_rate else ""
     value, low, high = (

@@ -723,8 +723,8 @@ class FixedImageModel:
 
     def answers_of(self, asks: Sequence[Ask], *, longest: int = 32) -> list[str]:
         """Return the answers to many questions."""
-        shown = [ask._replace(image=self.image) for ask in asks]
-        return answers_of(self.model, shown, longest=longest)
+        replaced = [ask._replace(image=self.image) for ask in asks]
+        return answers_of(self.model, replaced, longest=longest)
 
 
 @dataclass(frozen=True)

@@ -133,7 +133,7 @@ def rings(n: int, *, world: World = DEFAULT, seed: int = 0) -> tuple[Ring, ...]:
     shapes: list[str] = rng.permutation(world.shapes).tolist()
     repeats = ceil(2 * max_rings / len(world.colours))
     colours = [c for _ in range(repeats) for c in rng.permutation(world.colours).tolist()]
-    made = []
+    drawn = []
     for i in range(n):
         ring = Ring(
             f"ring {i}",
@@ -143,8 +143,8 @@ def rings(n: int, *, world: World = DEFAULT, seed: int = 0) -> tuple[Ring, ...]:
             (),
             world,
         )
-        made.append(_with_renderings(ring, generator(seed, "concepts", world.name, str(i))))
-    return tuple(made)
+        drawn.append(_with_renderings(ring, generator(seed, "concepts", world.name, str(i))))
+    return tuple(drawn)
 
 
 @dataclass(frozen=True)

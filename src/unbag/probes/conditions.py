@@ -256,7 +256,7 @@ def conditions(concepts: Concepts, options: Options) -> ProbeResult:
         quantities += _details(name, condition, options)
     bars = Bars(
         "Conditions of an ideal space",
-        tuple(replace(bar(one, one.name), note=CONDITIONS[one.name].plain) for one in rates),
+        tuple(replace(bar(rate, rate.name), note=CONDITIONS[rate.name].plain) for rate in rates),
         about=(
             "Share of cases in which each condition holds. A bag of words has "
             f"{', '.join(BEYOND + NEGATION)} at 0 and the rest at 100."

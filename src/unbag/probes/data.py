@@ -386,7 +386,7 @@ def _gallery(
         # Galleries of shuffled captions follow; the headline metric names the original one.
         headline_tags = dict(benchmark.aggregates[0].only).items()
         for item in (
-            one for one in items[benchmark.name] if headline_tags <= dict(one.tags).items()
+            item for item in items[benchmark.name] if headline_tags <= dict(item.tags).items()
         ):
             if gallery := gallery_item(item):
                 return gallery

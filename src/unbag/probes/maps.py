@@ -157,9 +157,9 @@ def examples(data: ProbeData) -> tuple[tuple[ImageSource, str], ...]:
     """Choose both images of a left/right pair and one of exchanged colours, if there are any."""
     chosen: dict[str, tuple[ImageSource, str]] = {}
     pairs = [(pair, pair.captions) for pair in data.pairs if pair.captions is not None]
-    left_right = [one for one in pairs if one[0].relation == "left/right"][:1] or pairs[:1]
-    colour_swaps = [one for one in pairs if one[0].relation == "swap_attributes"][:1] or pairs[1:2]
-    for pair, captions in (*left_right, *colour_swaps):
+    sides = [(pair, both) for pair, both in pairs if pair.relation == "left/right"]
+    swaps = [(pair, both) for pair, both in pairs if pair.relation == "swap_attributes"]
+    for pair, captions in (*(sides[:1] or pairs[:1]), *(swaps[:1] or pairs[1:2])):
         for image, caption in zip((pair.first, pair.second), captions, strict=True):
             chosen.setdefault(image.key, (image, caption))
     for row in data.rows[:MAX_IMAGES]:

@@ -112,9 +112,9 @@ PHRASES = {
     "alike": ", those of unrelated captions {cosine:value} (all captions are alike)",
     "retained": "; with all words shuffled, {kept} of retrieval remains",
 }
-MOST_IMAGES = 160
+MAX_IMAGES = 160
 """Images of the gallery in a quick diagnosis, where captions are shuffled."""
-MOST_SHUFFLED_IMAGES = 80
+MAX_SHUFFLED_IMAGES = 80
 """Images of the gallery in a quick diagnosis, where images are shuffled and encoded again."""
 SEEDS = 3
 ABOUT = """\
@@ -186,8 +186,8 @@ def order(
     space: Space, data: ProbeData, options: Options, *, tagger: Tagger | None = None
 ) -> ProbeResult:
     """Measure retrieval without order, order precision and similarity in any space."""
-    gallery = data.gallery and choose_gallery(data.gallery, _limit(MOST_IMAGES, options))
-    asked = asked_captions(data.rows, _limit(MOST_IMAGES, options))
+    gallery = data.gallery and choose_gallery(data.gallery, _limit(MAX_IMAGES, options))
+    asked = asked_captions(data.rows, _limit(MAX_IMAGES, options))
     if gallery is not None:
         # Every caption with its first image; captions without an image are only distractors.
         first = first_images(gallery).tolist()
@@ -217,7 +217,7 @@ def order(
         for search_result in search_captions(space, image_PD, gallery, shuffles):
             quantities += recalls(search_result, gallery, options)
             quantities += retentions(search_result, original, gallery, options)
-        small_gallery = choose_gallery(gallery, _limit(MOST_SHUFFLED_IMAGES, options))
+        small_gallery = choose_gallery(gallery, _limit(MAX_SHUFFLED_IMAGES, options))
         quantities += _image_search(space, small_gallery, seeds, options)
     # Every caption that has another order has one when all words move.
     headline = PRECISION + (SWAPS if swaps else "all_words")

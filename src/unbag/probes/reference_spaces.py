@@ -323,7 +323,9 @@ def claims(ast: Ast) -> dict[str, float]:
     match ast:
         case Obj():
             values = _values(ast, ATTRIBUTES)
-            facts = [_is(two) for two in combinations(values, 2)] or [_is((one,)) for one in values]
+            facts = [_is(two) for two in combinations(values, 2)] or [
+                _is((value,)) for value in values
+            ]
             return {fact: 1 / len(facts) for fact in facts} or {SOMETHING: 1.0}
         case And(first, second):
             return _mixed((0.5, claims(first)), (0.5, claims(second)))

@@ -412,7 +412,7 @@ def costs(
         names: Quantities to measure.
         is_swap: Both edits preserve the words, so a bag of words notices neither.
     """
-    values, quantities = edited.found, []
+    values, quantities = edited.values, []
     bag = _BAG if is_swap else {}
     cost = "Cost of a negative: cosine of image and caption minus cosine of image and negative"
     nearer = "Cosine of caption and positive minus cosine of caption and negative"

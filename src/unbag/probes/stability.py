@@ -157,7 +157,7 @@ def say(result: ProbeResult) -> Verdict:
 
 
 STABILITY = Probe(
-    NAME, "How little turns its preferences?", ABOUT, _ask, say, tuple(StabilityThresholds)
+    NAME, "How little noise flips its preferences?", ABOUT, _ask, say, tuple(StabilityThresholds)
 )
 
 

@@ -24,7 +24,7 @@ from unbag.probes.base import (
     Series,
     WordMap,
 )
-from unbag.probes.diagnosis.charts import MOST_POINTS, bar, column_of, lines, references, scatter
+from unbag.probes.diagnosis.charts import MAX_POINTS, bar, column_of, lines, references, scatter
 from unbag.probes.diagnosis.page import AGAINST, NEAR, plot_views, render_diagnosis
 from unbag.probes.diagnosis.text import counted, gap_sentence, standing
 from unbag.probes.maps import examples
@@ -89,10 +89,10 @@ def test_a_bar_starts_at_zero_on_either_side() -> None:
 
 
 def test_a_scatter_draws_what_is_finite_and_says_what_it_leaves_out() -> None:
-    points = tuple(ScatterPoint(i, i, f"g{i % 3}", HOSTILE) for i in range(MOST_POINTS + 10))
+    points = tuple(ScatterPoint(i, i, f"g{i % 3}", HOSTILE) for i in range(MAX_POINTS + 10))
     plot = Scatter("t", "x", "y", (ScatterPoint(nan, 1), *points))
     found = scatter(plot, [plot])
-    assert found.body.count("<circle") == MOST_POINTS
+    assert found.body.count("<circle") == MAX_POINTS
     assert found.more == "11 more points are not drawn."
     assert [name for _, name in found.legend] == ["g0", "g1", "g2"]
     assert "<script>" not in found.body
