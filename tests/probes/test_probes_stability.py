@@ -84,8 +84,8 @@ def test_worked_angles() -> None:
     assert found.margin_N[:4] == pytest.approx([1, 0, -1, -0.2])
     assert found.cosine_N == pytest.approx(np.zeros(5))
     assert found.right[:4].tolist() == [1, 0, 0, 0]
-    assert found.held[:4].tolist() == [1, 1, 0, 0]
-    assert np.isnan([found.angle_N[4], found.right[4], found.held[4]]).all()
+    assert found.is_not_wrong[:4].tolist() == [1, 1, 0, 0]
+    assert np.isnan([found.angle_N[4], found.right[4], found.is_not_wrong[4]]).all()
 
 
 def test_equal_captions_are_a_tie_at_no_angle() -> None:

@@ -248,19 +248,19 @@ def _choice_quantities(
     for name, blind_NOC in blind_choices:
         same_N = same_choice(choices.log_NOC, blind_NOC)
         about = f"share of choices that are the same {name}"
-        yield share(f"same {name}", same_N, about, of_N=decides_N, known=known, better="lower")
+        yield share(f"same {name}", same_N, about, subset_N=decides_N, known=known, better="lower")
     right_N = right_choice(choices.log_NOC, choices.true_NC)
     known = Known(perfect=1.0, chance=0.5)
     for name, subset_N in (("pairs", pair_N), ("hard negatives", ~pair_N)):
         about = f"share of right choices, {name}"
         if subset_N.any():
             yield share(
-                f"right, {name}", right_N, about, of_N=subset_N, known=known, better="higher"
+                f"right, {name}", right_N, about, subset_N=subset_N, known=known, better="higher"
             )
     for name, blind_NOC in blind_choices if (~pair_N).any() else ():
         guessed_N = right_choice(blind_NOC, choices.true_NC)
         about = f"share of right choices {name}, hard negatives: known from captions alone"
-        yield share(f"right {name}", guessed_N, about, of_N=~pair_N, known=Known(chance=0.5))
+        yield share(f"right {name}", guessed_N, about, subset_N=~pair_N, known=Known(chance=0.5))
     (flips,) = Flips()(cases, ties="wrong", tie_eps=0.0)
     yield mean(
         FLIPS,
@@ -324,10 +324,10 @@ def _answer_quantities(statements: StatementScores, options: Options) -> Iterato
     yes_N, true_N = statements.answers, statements.true_N
     about = "share of false captions that are called true"
     known = Known(perfect=0, chance=0.5)
-    yield share(FALSE, yes_N, about, of_N=~true_N, known=known, better="lower")
+    yield share(FALSE, yes_N, about, subset_N=~true_N, known=known, better="lower")
     about = "share of true captions that are called true"
     known = Known(perfect=1, chance=0.5)
-    yield share(TRUE, yes_N, about, of_N=true_N, known=known, better="higher")
+    yield share(TRUE, yes_N, about, subset_N=true_N, known=known, better="higher")
     about = "mean of yes (1 or 0) minus true (1 or 0); 0.5 for a model that always says yes"
     unbiased = Known(perfect=0, chance=0)
     yield share("yes bias", yes_N - true_N, about, known=unbiased, is_rate=False)
@@ -347,7 +347,7 @@ def _probability_quantities(statements: StatementScores, options: Options) -> It
             f"P(yes), {name} captions",
             statements.yes_N,
             about.format(name),
-            of_N=subset_N,
+            subset_N=subset_N,
             known=Known(perfect=perfect),
             better="higher" if perfect else "lower",
         )
