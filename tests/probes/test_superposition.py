@@ -1,4 +1,4 @@
-"""Sums asked of spaces that add up exactly, of spaces that do not, and of a model."""
+"""The probe superposition: sums, optima and fits with known numbers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from math import sqrt
 import numpy as np
 import pytest
 
+from unbag.errors import UnbagError
 from unbag.models.tiny import load
 from unbag.probes.base import Bars, Options, ProbeData, ProbeResult
 from unbag.probes.concepts import Concepts, concept_vectors, rings
@@ -20,19 +21,33 @@ from unbag.probes.reference_spaces import (
     scene_behind,
     signs,
 )
-from unbag.probes.space import EncoderSpace
-from unbag.probes.superposition import SUPERPOSITION, fit_additive, superposed_pairs
+from unbag.probes.space import EncoderSpace, cosines, unit
+from unbag.probes.superposition import (
+    SUPERPOSITION,
+    cone,
+    fit_additive,
+    optimum,
+    superposed,
+    superposed_pairs,
+    superposition,
+)
 from unbag.registry import find
 from unbag.types import FloatArray, ImageSource
 from unbag.world.grammar import Obj, parse
 from unbag.world.scenes import Thing
 from unbag.world.vocabulary import DEFAULT
 
-from .putting import put
+from .asking import put
 
 WORLD = ProbeData("the world", is_world=True)
+
+
 QUICK = Options(resamples=300)
+
+
 ALPHA = 0.3
+
+
 NAMES = (*DEFAULT.shapes, *DEFAULT.colours)
 
 
@@ -277,3 +292,62 @@ def test_pairs_of_a_tiny_model_are_close_to_sums(tiny: Concepts) -> None:
     assert own > 0.6 > other
     assert 0 < found["fit: explained"].estimate.value < 1
     assert found["cone"].estimate.value > 0.5
+
+
+E = np.eye(4)
+
+
+def test_superposition_and_optimum_of_orthogonal_things() -> None:
+    sum_, best = superposed(E[:1, :3], E[1:2, :3]), optimum(E[:1, :3], E[1:2, :3], E[:3, :3])
+    assert sum_[0] == pytest.approx([0.707107, 0.707107, 0], abs=1e-6)
+    assert best[0] == pytest.approx([0.577350, 0.577350, -0.577350], abs=1e-6)
+    assert cosines(sum_, best)[0] == pytest.approx(0.816497, abs=1e-6)
+
+
+def test_superposition_and_optimum_in_a_cone() -> None:
+    things = unit(np.eye(3) + 1.5 / np.sqrt(3))
+    assert things[0] == pytest.approx([0.836014, 0.387995, 0.387995], abs=1e-6)
+    assert things[0] @ things[1] == pytest.approx(0.799279, abs=1e-6)
+    assert cone(things) == pytest.approx(0.930691, abs=1e-6)
+    best, sum_ = optimum(things[:1], things[1:2], things), superposed(things[:1], things[1:2])
+    assert best[0] == pytest.approx([0.706197, 0.706197, -0.050703], abs=1e-6)
+    assert sum_[0] == pytest.approx([0.645239, 0.645239, 0.409065], abs=1e-6)
+    assert cosines(best, sum_)[0] == pytest.approx(0.890591, abs=1e-6)
+
+
+def test_superposed_attributes_lose_what_belongs_to_what() -> None:
+    x, y, a, b = E[:1], E[1:2], E[2:3], E[3:]
+    one = superposed(unit(x + 0.3 * a), unit(y + 0.3 * b))
+    other = superposed(unit(x + 0.3 * b), unit(y + 0.3 * a))
+    assert one[0] == pytest.approx([0.677285, 0.677285, 0.203186, 0.203186], abs=1e-6)
+    assert cosines(one, other)[0] == pytest.approx(1.0)
+
+
+def test_antipodal_things_have_no_superposition() -> None:
+    assert np.isnan(superposed(E[:1], -E[:1])).all()
+
+
+def test_pairs_that_are_sums_are_told_from_pairs_that_are_not() -> None:
+    rng = np.random.default_rng(0)
+    gallery = rng.normal(size=(30, 40))
+    first, second = gallery[:14], gallery[14:28]
+    other_N = (np.arange(14) + rng.integers(1, 14, size=14)) % 14
+    summed = superposition(first + second, first, second, gallery, other_N=other_N)
+    assert summed.sum_N == pytest.approx(0.98, abs=0.06)
+    assert summed.other_N.mean() < 0.5
+    apart = superposition(rng.normal(size=(14, 40)), first, second, gallery, other_N=other_N)
+    assert abs(apart.sum_N.mean()) < 0.15
+    # A cone makes everything alike; around its mean the difference is there again.
+    cloud = [one + 5 for one in (rng.normal(size=(14, 40)), first, second, gallery)]
+    assert superposition(*cloud, other_N=other_N).sum_N.min() > 0.9
+    assert abs(superposition(*cloud, other_N=other_N, is_centred=True).sum_N.mean()) < 0.15
+    with pytest.raises(UnbagError, match="1 pairs"):
+        superposition(first[:1], first[:1], second[:1], gallery, other_N=other_N)
+
+
+def test_the_additive_fit_finds_its_own_numbers() -> None:
+    rng = np.random.default_rng(1)
+    x, y, a, b = (rng.normal(size=(9, 16)) for _ in range(4))
+    found = fit_additive((0.8 * (x + y) + 0.3 * a + 0.1 * b) / 2, (x, y), (a, b))
+    assert [found.shrink, found.first, found.second] == pytest.approx([0.2, 0.3, 0.1])
+    assert found.explained == pytest.approx(1.0)

@@ -1,4 +1,4 @@
-"""A model as a space: vectors of each input once, parts of it as arrays, damage told."""
+"""Spaces: cached vectors, layers and tokens of models, and geometry."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from PIL import Image
 
 from unbag.data import FileImage
 from unbag.models.tiny import Tiny, TinyConfig, untrained
-from unbag.probes.space import EncoderSpace
-from unbag.types import Layers, TokenFeatures
+from unbag.probes.space import EncoderSpace, centred, cosines, spearman
+from unbag.types import FloatArray, Layers, TokenFeatures
 
 SMALL = TinyConfig(
     pixels=16,
@@ -152,3 +152,28 @@ def test_layers_are_asked_for_by_number(files: list[FileImage], tmp_path: Path) 
     [words] = space.layers.captions(["a red star", "a"], [0])
     assert words.mask_NL.tolist() == [[True] * 3, [True, False, False]]
     assert words.vector_NLW[:, :, 0].tolist() == [[3, 3, 3], [1, 0, 0]]
+
+
+def rows(*vectors: list[float]) -> FloatArray:
+    return np.array(vectors, dtype=float)
+
+
+def test_a_high_cosine_can_hide_opposite_ranks() -> None:
+    first = rows([10, 11, 12])
+    assert cosines(first, rows([12, 11, 10]))[0] == pytest.approx(0.989041, abs=1e-6)
+    assert spearman(first, rows([12, 11, 10]))[0] == pytest.approx(-1.0)
+    assert cosines(rows([1, 2, 2, 3]), rows([4, 3, 3, 1]))[0] == pytest.approx(0.756978, abs=1e-6)
+    assert spearman(rows([1, 2, 2, 3]), rows([4, 3, 3, 1]))[0] == pytest.approx(-1.0)
+
+
+def test_a_constant_vector_has_no_ranks_and_zero_no_direction() -> None:
+    assert np.isnan(spearman(rows([2, 2, 2]), rows([1, 2, 3]))[0])
+    assert np.isnan(cosines(rows([0, 0]), rows([1, 0]))[0])
+
+
+def test_centring_takes_the_axis_of_a_cone_away() -> None:
+    cloud = np.random.default_rng(0).normal(size=(200, 8))
+    shifted = cloud + 20
+    pairs = shifted[:100], shifted[100:]
+    assert cosines(*pairs).mean() > 0.99
+    assert abs(cosines(*(centred(one, shifted) for one in pairs)).mean()) < 0.1

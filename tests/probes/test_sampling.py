@@ -1,23 +1,21 @@
-"""What a quick probe looks at, what edits are, and units that are resampled together."""
+"""Choice of rows and galleries, clusters and swaps."""
 
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
-from unbag.probes.base import Options, Row, statistic
+from unbag.probes.base import Options, Row
 from unbag.probes.data import world_probe_data
 from unbag.probes.sampling import (
     choose_gallery,
     choose_rows,
+    deal,
     first_images,
     is_swap,
     part_note,
     truth_of,
     unite,
 )
-from unbag.probes.sensitivity import OTHER_WORDS, SAME_WORDS, drop_reversed, edit_type, words_changed
-from unbag.types import IntArray
 
 from .named_images import Named
 
@@ -82,59 +80,24 @@ def test_swaps_are_other_sentences_of_the_same_words() -> None:
     assert not is_swap(row("star a on cup a", kind="trigrams"))
 
 
-def test_rows_that_turn_a_positive_round_count_once() -> None:
-    first = Row("1", Named("p"), "a b", "n", "b a")
-    turned = Row("2", Named("p"), "b a", "n", "a b")
-    elsewhere = Row("3", Named("q"), "b a", "n", "a b")
-    alone = Row("4", Named("p"), "b a", "n")
-    assert drop_reversed([first, turned, elsewhere, alone, first]) == [first, elsewhere, alone, first]
-
-
-def test_edits_of_one_type_are_matched() -> None:
-    def kind(negative: str | None, positive: str | None) -> str:
-        return edit_type(Row("1", Named("p"), "a cup on a star", negative, positive))
-
-    assert kind("a star on a cup", "on a star a cup") == SAME_WORDS
-    assert kind("a cup on a bell", "a mug on a star") == OTHER_WORDS
-    assert kind("a star on a cup", "a mug on a star") == ""
-    assert kind("a star on a cup", None) == SAME_WORDS
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "distance"),
-    [
-        ("a red star", "a red star", 0),
-        ("A red star.", "a red star.", 0),
-        ("a red star", "a blue star", 1),
-        ("a red star", "a star", 1),
-        ("a cup on a star", "a star on a cup", 2),
-        ("a red star and a blue cup", "a blue cup and a red star", 4),
-        ("", "two words", 2),
-    ],
-)
-def test_words_changed(first: str, second: str, distance: int) -> None:
-    assert words_changed(first, second) == words_changed(second, first) == distance
-
-
-def test_clusters_are_resampled_whole() -> None:
-    value_N = np.repeat(np.random.default_rng(0).normal(size=50), 4)
-    clusters = [f"{i // 4}" for i in range(200)]
-
-    def middle(place_M: IntArray) -> float:
-        assert (np.bincount(place_M, minlength=200).reshape(50, 4).std(axis=1) == 0).all()
-        return float(value_N[place_M].mean())
-
-    found = statistic(
-        "m", middle, 200, about="", options=Options(resamples=500), clusters=clusters
-    ).estimate
-    assert found.interval == "clustered bootstrap"
-    assert found.n == 200
-    half = 1.96 * value_N.std() / np.sqrt(50)
-    assert (found.high - found.low) / 2 == pytest.approx(half, rel=0.15)
-
-
 def test_what_is_left_out_is_told() -> None:
     assert part_note(5, 5, "rows") == ()
     assert part_note(40, 6920, "rows") == (
         "40 of 6,920 rows are looked at, chosen by hash; --full takes all.",
     )
+
+
+GROUPS = 12
+
+
+EACH = 20
+
+
+NAMES = tuple(f"pair {at}" for at in range(GROUPS) for _ in range(EACH))
+
+
+def test_folds_do_not_depend_on_the_order_of_units() -> None:
+    fold_N = deal(NAMES, 4, salt="1")
+    assert np.array_equal(deal(NAMES[::-1], 4, salt="1"), fold_N[::-1])
+    assert np.bincount(fold_N).tolist() == [60] * 4
+    assert not np.array_equal(deal(NAMES, 4, salt="2"), fold_N)

@@ -1,4 +1,4 @@
-"""Meaning or only edits: known spaces, worked numbers, and rows that lack a side."""
+"""The probe sensitivity: types of edits, known spaces and worked numbers."""
 
 from __future__ import annotations
 
@@ -21,13 +21,27 @@ from unbag.probes.reference_spaces import (
     perfect_space,
     unmixed,
 )
-from unbag.probes.sampling import choose_rows
-from unbag.probes.sensitivity import OTHER_WORDS, SENSITIVITY, detector_auc, edit_sensitivity, state
+from unbag.probes.sampling import (
+    choose_rows,
+)
+from unbag.probes.sensitivity import (
+    OTHER_WORDS,
+    SAME_WORDS,
+    SENSITIVITY,
+    detector_auc,
+    detector_ratio,
+    drop_reversed,
+    edit_sensitivity,
+    edit_type,
+    sensitivity,
+    state,
+    words_changed,
+)
 from unbag.registry import find
 from unbag.types import FloatArray, ImageSource
 
+from .asking import put
 from .named_images import Named
-from .putting import put
 
 QUICK = Options(resamples=300)
 
@@ -116,6 +130,8 @@ ROWS = (
     Row("1", Named("p"), "a b", "a c", "a d", kind="replace", cluster="x"),
     Row("2", Named("p"), "e f", "e g", "e h", kind="replace", cluster="y"),
 )
+
+
 COSINE = {"a b": 0.8, "a c": 0.6, "a d": 0.7, "e f": 0.6, "e g": 0.0, "e h": 0.5}
 
 
@@ -248,3 +264,69 @@ def test_auc_is_the_share_of_pairs(negative: list[float], positive: list[float])
 
 def test_it_is_registered() -> None:
     assert find("probe", "sensitivity") is SENSITIVITY
+
+
+def test_rows_that_turn_a_positive_round_count_once() -> None:
+    first = Row("1", Named("p"), "a b", "n", "b a")
+    turned = Row("2", Named("p"), "b a", "n", "a b")
+    elsewhere = Row("3", Named("q"), "b a", "n", "a b")
+    alone = Row("4", Named("p"), "b a", "n")
+    assert drop_reversed([first, turned, elsewhere, alone, first]) == [
+        first,
+        elsewhere,
+        alone,
+        first,
+    ]
+
+
+def test_edits_of_one_type_are_matched() -> None:
+    def kind(negative: str | None, positive: str | None) -> str:
+        return edit_type(Row("1", Named("p"), "a cup on a star", negative, positive))
+
+    assert kind("a star on a cup", "on a star a cup") == SAME_WORDS
+    assert kind("a cup on a bell", "a mug on a star") == OTHER_WORDS
+    assert kind("a star on a cup", "a mug on a star") == ""
+    assert kind("a star on a cup", None) == SAME_WORDS
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "distance"),
+    [
+        ("a red star", "a red star", 0),
+        ("A red star.", "a red star.", 0),
+        ("a red star", "a blue star", 1),
+        ("a red star", "a star", 1),
+        ("a cup on a star", "a star on a cup", 2),
+        ("a red star and a blue cup", "a blue cup and a red star", 4),
+        ("", "two words", 2),
+    ],
+)
+def test_words_changed(first: str, second: str, distance: int) -> None:
+    assert words_changed(first, second) == words_changed(second, first) == distance
+
+
+E = np.eye(4)
+
+
+@pytest.mark.parametrize(
+    ("c", "n", "p", "ratio"),
+    [(0.234, 0.226, 0.229, 0.625), (0.160, 0.134, 0.131, 1.115), (0.232, 0.220, 0.231, 0.083)],
+)
+def test_published_ratios_of_the_detector_test(c: float, n: float, p: float, ratio: float) -> None:
+    assert detector_ratio(np.array([c - n]), np.array([c - p])) == pytest.approx(ratio, abs=5e-4)
+
+
+def test_a_detector_and_a_model_that_understands() -> None:
+    images = np.repeat(E[:1], 6, axis=0)
+    true, other = images + 0.1 * E[1], E[2] + 0.5 * images
+    detector = sensitivity(images, true, other, other)
+    assert detector.detector_ratio == pytest.approx(1.0)
+    assert detector.detector_auc == 0.5
+    assert detector.selectivity == pytest.approx(0.0)
+    knows = sensitivity(images, true, other, true)
+    assert knows.detector_ratio == 0.0
+    assert knows.detector_auc == 1.0
+    assert knows.selectivity.min() > 0
+    assert np.isnan(detector_ratio(np.zeros(2), np.ones(2)))
+    assert np.isnan(detector_auc(np.array([]), np.ones(2)))
+    assert detector_auc(np.array([2.0, 0.0]), np.array([1.0, 0.0])) == pytest.approx(0.625)

@@ -1,4 +1,4 @@
-"""Quantities: means, ratios and other statistics with intervals that pair between models."""
+"""Quantities: means, ratios and other statistics with intervals."""
 
 from __future__ import annotations
 
@@ -66,3 +66,20 @@ def test_a_finding_is_asked_by_name() -> None:
     assert found.get("other") is None
     with pytest.raises(KeyError, match="other"):
         found["other"]
+
+
+def test_clusters_are_resampled_whole() -> None:
+    value_N = np.repeat(np.random.default_rng(0).normal(size=50), 4)
+    clusters = [f"{i // 4}" for i in range(200)]
+
+    def middle(place_M: IntArray) -> float:
+        assert (np.bincount(place_M, minlength=200).reshape(50, 4).std(axis=1) == 0).all()
+        return float(value_N[place_M].mean())
+
+    found = statistic(
+        "m", middle, 200, about="", options=Options(resamples=500), clusters=clusters
+    ).estimate
+    assert found.interval == "clustered bootstrap"
+    assert found.n == 200
+    half = 1.96 * value_N.std() / np.sqrt(50)
+    assert (found.high - found.low) / 2 == pytest.approx(half, rel=0.15)

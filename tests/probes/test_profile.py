@@ -1,4 +1,4 @@
-"""The profile of spaces and scorers that are known beforehand, and the scenes it is made with."""
+"""The probe profile: its scenes, known scorers and worked numbers."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from unbag.probes.reference_spaces import (
     collapsed_space,
     constructed_subject,
     perfect_space,
+    signs,
 )
 from unbag.probes.space import EncoderSpace
 from unbag.registry import find
@@ -41,11 +42,17 @@ from unbag.world.oracles import Oracle, bag_of_words, position_blind, scene_of, 
 from unbag.world.scenes import is_clear
 from unbag.world.vocabulary import DEFAULT, Relation, withheld_combinations
 
-from .putting import put
+from .asking import put
 
 WORLD = ProbeData("the world", is_world=True)
+
+
 QUICK = Options(resamples=300)
+
+
 ITEMS = profile_items(n=BLOCK, seed=0)
+
+
 CASES = tuple(cases(n=BLOCK))
 
 
@@ -303,3 +310,24 @@ def test_captions_name_two_things_and_no_colour(relation: Relation) -> None:
     for item in some:
         for caption in map(str, item.captions):
             assert [word.attribute for word in content_words(caption)] == ["shape", "shape"]
+
+
+def test_rounding_breaks_no_tie() -> None:
+    bag = bag_of_words_space()
+    width = bag.captions(["a star"]).shape[1]
+    rounded = replace(bag, of_caption=lambda t: bag.captions([t])[0] + 1e-8 * signs(t, width))
+    found = put(PROFILE, constructed_subject(rounded), WORLD, QUICK)
+    assert (found["relations"].estimate.value, found["binding"].estimate.value) == (0, 0)
+    grid = found.plots[1]
+    assert isinstance(grid, Grid)
+    assert grid.columns[-1] == "tie"
+    assert {row[-1] for row in grid.values} == {1.0}
+
+
+def test_nothing_is_not_called_chance() -> None:
+    bag = bag_of_words_space()
+    width = bag.captions(["a star"]).shape[1]
+    nothing = replace(bag, of_image=lambda _: np.full(width, np.nan))
+    verdict = PROFILE.say(put(PROFILE, constructed_subject(nothing), WORLD, QUICK))
+    told = "Nothing could be measured: no image and caption have a score."
+    assert (verdict.sentence, verdict.tone) == (told, "told")

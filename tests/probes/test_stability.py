@@ -35,8 +35,8 @@ from unbag.probes.stability import (
 from unbag.registry import find
 from unbag.types import FloatArray, ImageSource
 
+from .asking import put
 from .named_images import Named
-from .putting import put
 
 QUICK = Options(resamples=300)
 

@@ -1,4 +1,4 @@
-"""The conditions asked of spaces whose verdicts are known, and the scenes they are asked with."""
+"""The probe conditions: scenes of rings, spaces with known verdicts, worked numbers."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from unbag.probes.conditions import (
     CONDITIONS,
     CONDITIONS_PROBE,
     NEGATION,
+    below_one,
     condition_samples,
     conditions,
+    for_all,
     larger,
 )
 from unbag.probes.reference_spaces import (
@@ -30,7 +32,7 @@ from unbag.probes.reference_spaces import (
     scene_behind,
     signs,
 )
-from unbag.probes.space import EncoderSpace
+from unbag.probes.space import EncoderSpace, cosines, unit
 from unbag.registry import find
 from unbag.types import FloatArray, ImageSource
 from unbag.world.grammar import And, Obj, Rel, holds
@@ -38,9 +40,11 @@ from unbag.world.placement import exchange_colours
 from unbag.world.scenes import Scene, is_clear
 from unbag.world.vocabulary import DEFAULT, INVERSE, UNIT
 
-from .putting import put
+from .asking import put
 
 WORLD = ProbeData("the world", is_world=True)
+
+
 QUICK = Options(resamples=500)
 
 
@@ -292,3 +296,30 @@ def test_a_tiny_model_knows_names_and_not_places(tiny: Concepts) -> None:
     assert found["3.1"].estimate.value < 0.5
     assert found["3.1 cosine"].estimate.value > 0.95
     assert CONDITIONS_PROBE.say(found).sentence
+
+
+def test_conditions_hold_by_more_than_a_tie() -> None:
+    found = larger(np.array([0.3, 0.2, 0.2, np.nan]), np.array([0.2, 0.3, 0.2, 0.1]))
+    assert found.holds_N[:3].tolist() == [1.0, 0.0, 0.0]
+    assert np.isnan(found.holds_N[3])
+    assert found.margin_N[:2] == pytest.approx([0.1, -0.1])
+    assert below_one(np.array([0.94, 0.96, 1.0])).holds_N.tolist() == [1.0, 0.0, 0.0]
+    assert for_all(
+        larger(np.array([1.0, 1.0, 0.0]), np.full(3, 0.5)), ["x", "y", "x"]
+    ).tolist() == [
+        0.0,
+        1.0,
+    ]
+    with pytest.raises(UnbagError, match="1 cosines against 2"):
+        larger(np.zeros(1), np.zeros(2))
+    assert list(CONDITIONS) == sorted(CONDITIONS)
+    assert len(CONDITIONS) == 12
+
+
+def test_a_random_space_is_at_the_chance_of_the_table() -> None:
+    rng = np.random.default_rng(0)
+    vectors = unit(rng.normal(size=(4000, 64)))
+    first, second, third = vectors[:1000], vectors[1000:2000], vectors[2000:3000]
+    rate = larger(cosines(first, second), cosines(first, third)).holds_N.mean()
+    assert rate == pytest.approx(CONDITIONS["1.1a"].chance, abs=0.05)
+    assert below_one(cosines(first, second)).holds_N.mean() == CONDITIONS["2.3"].chance

@@ -1,11 +1,11 @@
-"""Maps by painting over cells: what is painted, known answers, and what has no map."""
+"""Maps of words over patches: cosines, readers, and painted cells of chat models."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from unbag.data import PixelImage
 from unbag.errors import UnbagError
+from unbag.models.features import JOINT
 from unbag.models.loading import load_model
 from unbag.models.tiny import load as load_tiny
 from unbag.probes.base import ProbeData, Row
@@ -28,8 +29,15 @@ from unbag.probes.maps import (
     covered,
     covered_maps,
     map_words,
+    reader_maps,
+    word_maps,
 )
+from unbag.probes.space import EncoderSpace, LayerView, TokenView
 from unbag.readouts.decoder.occlusion import PROMPT
+from unbag.readouts.pacl import Pacl, PaclSettings
+from unbag.readouts.pooled import Pooled, PooledSettings
+from unbag.readouts.reader import Reader, Sizes
+from unbag.readouts.scorer import ReaderScorer
 from unbag.readouts.vlm2vec.data import WITHOUT, instruction
 from unbag.readouts.vlm2vec.model import Vlm2Vec
 from unbag.readouts.vlm2vec.readout import AskedCosine
@@ -37,13 +45,222 @@ from unbag.runs.progress import Advance, Silent
 from unbag.scorers.chat import LIKELIHOOD, YES
 from unbag.scorers.cosine import Cosine
 from unbag.scorers.resolve import make_scorer
-from unbag.types import ImageSource, Scorer
+from unbag.types import FloatArray, ImageSource, Scorer, TokenFeatures
+
+IMAGE = PixelImage(np.zeros((8, 8, 3), dtype=np.uint8))
+
+
+AXES = np.eye(4, dtype=np.float32)
+
+
+@dataclass
+class Parts:
+    """Four patches, one for each axis; a word points to the axis of its first letter."""
+
+    patches: int = 4
+    special: tuple[int, int] = (1, 1)
+    """Pieces before and after the words."""
+    counts_oddly: bool = False
+
+    def images(self, images: Sequence[ImageSource]) -> TokenFeatures:
+        rows = np.resize(AXES, (self.patches, 4))[None]
+        return TokenFeatures(torch.from_numpy(rows), torch.ones(rows.shape[:2]) > 0)
+
+    def captions(self, captions: Sequence[str]) -> TokenFeatures:
+        found = [self._pieces(caption) for caption in captions]
+        long = max(map(len, found))
+        vector_NLW = np.zeros((len(found), long, 4), dtype=np.float32)
+        mask_NL = np.zeros((len(found), long), dtype=np.bool_)
+        for at, rows in enumerate(found):
+            vector_NLW[at, : len(rows)], mask_NL[at, : len(rows)] = rows, True
+        return TokenFeatures(torch.from_numpy(vector_NLW), torch.from_numpy(mask_NL))
+
+    def _pieces(self, caption: str) -> FloatArray:
+        # Two letters are a piece; its first letter says where it points.
+        pieces = [word[i : i + 2] for word in caption.split() for i in range(0, len(word), 2)]
+        extra = 1 if self.counts_oddly and len(pieces) > 2 else 0
+        rows = [AXES[ord(piece[0]) - ord("a")] for piece in pieces]
+        start, end = np.full((self.special[0], 4), 0.5), np.full((self.special[1] + extra, 4), 0.5)
+        return np.concatenate([start, np.array(rows), end])
+
+
+@dataclass
+class Space:
+    tokens: TokenView | None
+    name: str = "a space"
+    fingerprint: str = "1"
+    layers: LayerView | None = None
+    damaged: Mapping[str, str] = field(default_factory=dict)
+
+    def images(self, images: Sequence[ImageSource]) -> FloatArray:
+        raise NotImplementedError
+
+    def captions(self, captions: Sequence[str]) -> FloatArray:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("special", [(0, 0), (0, 1), (1, 1)])
+def test_a_word_lights_up_its_patch(special: tuple[int, int]) -> None:
+    found = word_maps(Space(Parts(special=special)), IMAGE, "a c dd")
+    assert [one.word for one in found.maps] == ["a", "c", "dd"]
+    shown = [one.values for one in found.maps]
+    assert shown == [((1, 0), (0, 0)), ((0, 0), (1, 0)), ((0, 0), (0, 1))]
+    assert (found.title, found.caption) == ("a space", "a c dd")
+    assert found.image.startswith("data:image/")
+
+
+def test_a_word_of_two_pieces_is_their_mean() -> None:
+    found = word_maps(Space(Parts()), IMAGE, "b aaca")
+    assert [one.word for one in found.maps] == ["b", "aaca"]
+    # (a + c) / |a + c|
+    assert found.maps[1].values == ((0.7071, 0), (0.7071, 0))
+
+
+def test_pieces_are_shown_where_words_do_not_add_up() -> None:
+    found = word_maps(Space(Parts(counts_oddly=True)), IMAGE, "a b c")
+    assert [one.word for one in found.maps] == [f"piece {i}" for i in range(1, 7)]
+    found = word_maps(Space(Parts(special=(2, 1))), IMAGE, "a b")
+    assert [one.word for one in found.maps] == [f"piece {i}" for i in range(1, 6)]
+
+
+def test_a_long_caption_is_cut_to_24_words() -> None:
+    assert len(word_maps(Space(Parts()), IMAGE, "a b " * 20).maps) == 24
+
+
+def test_what_cannot_be_mapped_says_so() -> None:
+    with pytest.raises(UnbagError, match="a space shows no vectors of patches and words"):
+        word_maps(Space(None), IMAGE, "a")
+    with pytest.raises(UnbagError, match="a space has 5 patches in") as error:
+        word_maps(Space(Parts(patches=5)), IMAGE, "a")
+    assert error.value.expected == "as many in a row as in a column"
+    with pytest.raises(UnbagError, match="no vectors for the patches of"):
+        word_maps(Space(Parts(patches=0)), IMAGE, "a")
+
+
+def test_the_tiny_model_has_maps_of_words() -> None:
+    space = EncoderSpace(load_tiny("base"))
+    image = PixelImage(np.full((64, 64, 3), 90, dtype=np.uint8))
+    found = word_maps(space, image, "a red star, left of a cup.")
+    assert [one.word for one in found.maps] == ["a", "red", "star,", "left", "of", "a", "cup."]
+    assert space.tokens is not None
+    words = space.tokens.captions(["a red star, left of a cup."]).vector_NLW[0]
+    patches = space.tokens.images([image]).vector_NLW[0]
+    side = len(found.maps[0].values)
+    assert side**2 == len(patches)
+    cosine_L = np.round((patches @ words[1]).numpy().astype(float), 4)
+    assert found.maps[1].values == tuple(map(tuple, cosine_L.reshape(side, side).tolist()))
+
+
+ENCODER = load_tiny("base")
+
+
+PATCHES = 64
+
+
+STAR_LEFT = "a red star, left of a cup."
+
+
+NOISE = PixelImage(np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8))
+
+
+class Cosines(Reader):
+    """Compares nothing; its maps are cosines of parts, so that the answer is known."""
+
+    name, view, settings = "cosines", JOINT, PooledSettings()
+    maps_show = "Cosines."
+    maps_are_signed = True
+    columns = 99
+
+    def word_maps(self, image: TokenFeatures, caption: TokenFeatures) -> Tensor:
+        words_NTD = caption.vector_NLW[:, : self.columns]
+        return words_NTD @ image.vector_NLW.transpose(1, 2)
+
+
+def map_arrays(reader: Reader, caption: str = STAR_LEFT) -> dict[str, np.ndarray]:
+    found = reader_maps(ReaderScorer(ENCODER, reader), NOISE, caption)
+    return {f"{at} {one.word}": np.array(one.values) for at, one in enumerate(found.maps)}
+
+
+def test_a_reader_of_cosines_draws_what_the_model_draws() -> None:
+    found = reader_maps(ReaderScorer(ENCODER, Cosines()), NOISE, STAR_LEFT)
+    own = word_maps(EncoderSpace(ENCODER), NOISE, STAR_LEFT)
+    assert (found.title, found.about) == ("tiny:base+cosines", "Cosines.")
+    assert (found.is_signed, own.is_signed) == (True, False)
+    assert (found.caption, found.image) == (own.caption, own.image)
+    assert [one.word for one in found.maps] == STAR_LEFT.split()
+    for mine, theirs in zip(found.maps, own.maps, strict=True):
+        assert np.allclose(mine.values, theirs.values, atol=2e-4)
+
+
+def test_words_behind_the_last_column_are_not_drawn() -> None:
+    reader = Cosines()
+    reader.columns = 3
+    assert list(map_arrays(reader)) == ["0 a", "1 red", "2 star,"]
+
+
+def test_pieces_are_drawn_where_words_do_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    scorer = ReaderScorer(ENCODER, Cosines())
+    monkeypatch.setattr(scorer, "count_tokens", lambda captions: [4] * len(captions))
+    found = reader_maps(scorer, NOISE, STAR_LEFT)
+    assert [one.word for one in found.maps] == [f"piece {at}" for at in range(1, 5)]
+
+
+def test_a_reader_of_whole_captions_is_asked_with_each_word_alone() -> None:
+    sizes = Sizes(PATCHES, ENCODER.config.picture_width, ENCODER.config.joint)
+    torch.manual_seed(0)
+    reader = Pacl(PaclSettings(), sizes).eval()
+    found = map_arrays(reader, "a red cup")
+    assert list(found) == [f"0 {WHOLE}", "1 a", "2 red", "3 cup"]
+    assert np.allclose(found["2 red"], map_arrays(reader, "red")[f"0 {WHOLE}"], atol=2e-4)
+    assert not np.allclose(found["2 red"], found["3 cup"], atol=1e-2)
+    assert found["2 red"].shape == (8, 8)
+    assert list(map_arrays(reader, "")) == [f"0 {WHOLE}"]
+
+
+def test_the_blind_and_the_oblong_say_so() -> None:
+    sizes = Sizes(0, ENCODER.config.picture_width, ENCODER.config.caption_width)
+    pooled = ReaderScorer(ENCODER, Pooled(PooledSettings(width=8), sizes))
+    for scorer in (pooled, Cosine(ENCODER)):
+        with pytest.raises(
+            UnbagError, match=f"{scorer.name.replace('+', '.')} scores without a map"
+        ):
+            reader_maps(scorer, NOISE, STAR_LEFT)
+
+    class Oblong(Cosines):
+        def word_maps(self, image: TokenFeatures, caption: TokenFeatures) -> Tensor:
+            return torch.zeros((1, 5, 64))
+
+        view = replace(
+            JOINT,
+            name="joint-seven",
+            encode_images=lambda encoder, pixels: _seven(JOINT.encode_images(encoder, pixels)),
+        )
+
+    with pytest.raises(UnbagError, match="has 7 patches in"):
+        reader_maps(ReaderScorer(ENCODER, Oblong()), NOISE, STAR_LEFT)
+
+
+def _seven(parts: TokenFeatures) -> TokenFeatures:
+    mask_NL = parts.mask_NL.clone()
+    mask_NL[:, 7:] = False
+    return replace(parts, mask_NL=mask_NL)
+
 
 SIDE = 48
+
+
 CELL = SIDE // GRID
+
+
 LAMP = (1, 4)
+
+
 """Row and column of the one cell that is bright."""
+
+
 MEAN = round(255 / GRID**2)
+
+
 CAPTION = "a lamp left of a cup"
 
 

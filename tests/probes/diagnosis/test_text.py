@@ -1,4 +1,4 @@
-"""`diagnosis.json` and the folder it stands in: strict, whole, and never over something else."""
+"""A diagnosis as JSON, as text and as files in a folder."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ import pytest
 
 from unbag.errors import UnbagError
 from unbag.models.tiny import load as load_tiny
+from unbag.probes.base import Options
 from unbag.probes.diagnosis.diagnose import Diagnosis, DiagnosisConfig, examine
-from unbag.probes.diagnosis.text import KIND, to_json
+from unbag.probes.diagnosis.text import KIND, lines_below, to_json
 
+from .made_diagnosis import made
 from .small_probes import BROKEN, OPTIONS, SHARE, Counted, small_material
 
 
@@ -111,3 +113,13 @@ def test_a_folder_with_something_else_is_refused(tmp_path: Path, found: Diagnosi
     with pytest.raises(UnbagError, match=r"thesis\.txt is a file"):
         found.write(tmp_path / "thesis.txt")
     assert {path.name for path in tmp_path.iterdir()} == {"thesis.txt", "run.json"}
+
+
+def test_a_layer_that_was_asked_for_in_vain_is_told_where_it_was_typed() -> None:
+    found = made()
+    note = "there is no layer 99: there are 7, from 0 on"
+    first = found.answers[0]
+    first = replace(first, finding=replace(first.finding, notes=("another remark", note)))
+    asked = replace(found, answers=(first,), options=Options(layers=(99,)), notes=("a note",))
+    notes = [line for line in lines_below(asked) if line.startswith("note: ")]
+    assert notes == [f"note: {first.probe}: {note}", "note: a note"]

@@ -1,16 +1,24 @@
-"""All questions to all models: encoded once, none stops another, kept after each, paired."""
+"""A diagnosis: probes, models, read-outs, maps, notes and paired differences."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
+import torch
+from torch import Tensor
 
 import unbag as ub
 from unbag.api.measuring import _probes
 from unbag.data.images import PixelImage
 from unbag.errors import UnbagError
+from unbag.models.loading import Model
+from unbag.models.tiny import Tiny, untrained
 from unbag.models.tiny import load as load_tiny
 from unbag.probes.base import (
     Maps,
@@ -28,12 +36,26 @@ from unbag.probes.diagnosis.diagnose import (
     DiagnosisConfig,
     differences,
     examine,
+    make_subject,
     registered_probes,
 )
+from unbag.probes.diagnosis.page import render_diagnosis
 from unbag.probes.diagnosis.text import to_json
+from unbag.probes.profile import profile_items, score_items
+from unbag.readouts.decoder.model import PatchDecoder
+from unbag.readouts.pooled import Pooled, PooledSettings
+from unbag.readouts.reader import Sizes
+from unbag.readouts.scorer import ReaderScorer
+from unbag.readouts.sparc import SPARC_FIXED, SparcSettings
+from unbag.readouts.vlm2vec.model import Vlm2Vec
+from unbag.readouts.vlm2vec.readout import AskedCosine
 from unbag.registry import names
-from unbag.types import FloatArray, ImageSource, IntArray
+from unbag.runs.progress import Silent
+from unbag.scorers.chat import YES
+from unbag.scorers.cosine import Cosine
+from unbag.types import FloatArray, ImageSource, IntArray, Scorer
 
+from ...readouts.decoder_made import SMALL, decoder  # noqa: TID252
 from .small_probes import AGAIN, BROKEN, OPTIONS, SHARE, SKIPS, Counted, Plain, small_material
 
 
@@ -261,3 +283,196 @@ def test_the_friendly_way_takes_names_and_things(capsys: pytest.CaptureFixture[s
     assert "≈ mixed" in said
     assert "note: a note" in said
     assert len(found.maps) == 6
+
+
+READERS = ("extract", "extract_text")
+
+
+"""They read layers, which are too large to be remembered; and training readers takes long."""
+
+
+class Remembering(Tiny):
+    """A small encoder that counts how often it was given the same input."""
+
+    def __init__(self) -> None:
+        small = replace(
+            load_tiny("base").config, pixels=32, patch=16, picture_width=8, picture_depth=1,
+            caption_width=8, caption_depth=1, joint=8, heads=2,
+        )  # fmt: skip
+        super().__init__(untrained(small, seed=0), name="small", device="cpu")
+        self.seen: Counter[bytes | str] = Counter()
+
+    def encode_images(self, pixels: Tensor) -> Tensor:
+        self.seen.update(one.numpy().tobytes() for one in pixels)
+        return super().encode_images(pixels)
+
+    def encode_texts(self, captions: Sequence[str]) -> Tensor:
+        self.seen.update(captions)
+        return super().encode_texts(captions)
+
+
+def test_nothing_is_encoded_twice() -> None:
+    model = Remembering()
+    probes = tuple(one for one in registered_probes() if one.name not in READERS)
+    found = examine(
+        DiagnosisConfig(
+            model,
+            material=small_material(rows=40),
+            probes=probes,
+            options=replace(OPTIONS, resamples=50),
+            has_random_init=False,
+        )
+    )
+    assert {one.probe for one in found.answered} >= {"order", "agreement", "conditions"}
+    assert set(model.seen.values()) == {1}
+    assert len(model.seen) > 1_000
+
+
+READOUT_NOTE = (
+    "counted+sparc_fixed scores only the probe profile; all other probes look at vectors of "
+    "counted, which a read-out leaves as they are"
+)
+
+
+def sparc(model: Counted) -> ReaderScorer:
+    config = model.config
+    sizes = Sizes((config.pixels // config.patch) ** 2, config.picture_width, config.caption_width)
+    settings = SparcSettings(padding=False, fallback=True)
+    return ReaderScorer(model, SPARC_FIXED.fresh(settings, sizes, seed=0))
+
+
+def readout_config(model: Counted, **changes: object) -> DiagnosisConfig:
+    asked = DiagnosisConfig(
+        model, scorer=sparc(model), material=small_material(), probes=(SHARE,), options=OPTIONS,
+        has_random_init=False,
+    )  # fmt: skip
+    return replace(asked, **changes)  # type: ignore[arg-type]
+
+
+def test_maps_of_the_reader_stand_beside_those_of_the_model() -> None:
+    found = examine(readout_config(Counted()))
+    assert found.model.name == "counted+sparc_fixed"
+    assert [one.title for one in found.maps] == ["counted"] * 3 + ["counted+sparc_fixed"] * 3
+    before, after = found.maps[0], found.maps[3]
+    assert (before.caption, before.image) == (after.caption, after.image)
+    assert [one.word for one in before.maps] == [one.word for one in after.maps]
+    assert np.allclose([np.sum(one.values) for one in after.maps], 1, atol=0.01)
+    assert READOUT_NOTE in found.notes
+    page = render_diagnosis(found)
+    assert "<b>counted</b>: Cosine of the vector of each word" in page
+    assert "<b>counted+sparc_fixed</b>: The share of each patch" in page
+
+
+def test_a_read_out_can_be_set_against_its_own_model() -> None:
+    model = Counted()
+    found = examine(readout_config(model, against=model))
+    assert found.other is not None
+    assert (found.model.name, found.other.name) == ("counted+sparc_fixed", "counted")
+    assert [one.title for one in found.maps] == ["counted"] * 3 + ["counted+sparc_fixed"] * 3
+    (difference, *_) = found.answers[0].differences
+    assert difference.difference == 0
+
+
+def test_the_twin_is_said_to_be_scored_by_cosine() -> None:
+    model = Counted()
+    found = examine(readout_config(model, has_random_init=True, probes=()))
+    assert f"{READOUT_NOTE}; random weights are scored by cosine" in found.notes
+
+
+def test_a_read_out_without_maps_says_so_and_keeps_those_of_the_model() -> None:
+    model = Counted()
+    sizes = Sizes(0, model.config.picture_width, model.config.caption_width)
+    pooled = ReaderScorer(model, Pooled(PooledSettings(width=8), sizes))
+    found = examine(readout_config(model, scorer=pooled))
+    assert [one.title for one in found.maps] == ["counted"] * 3
+    said = "no map of words over patches: counted+pooled scores without a map of words over patches"
+    assert said in found.notes
+
+
+def test_scenes_are_scored_by_the_read_out() -> None:
+    model = Counted()
+    scorer = sparc(model)
+    items = profile_items(n=2, seed=0)[:3]
+    subject = make_subject(model, scorer=scorer)
+    assert (subject.name, subject.has_readout) == (scorer.name, True)
+    expected = [scorer.score_matrix(item.images, item.captions)[0] for item in items]
+    for mine, theirs in zip(score_items(subject, items, Silent()), expected, strict=True):
+        assert torch.allclose(torch.from_numpy(mine), theirs, atol=1e-6)
+
+
+def test_a_cosine_brings_its_vectors() -> None:
+    subject = make_subject(Counted("one"), scorer=Cosine(Counted("two")))
+    assert subject.space is not None
+    assert (subject.name, subject.space.name, subject.has_readout) == ("two", "two", False)
+
+
+def test_from_python_by_name(tmp_path: Path) -> None:
+    with pytest.raises(ub.UnbagError, match="is not a reader"):
+        ub.diagnose("tiny:base", scorer=f"sparc_fixed@{tmp_path}", data=small_material())
+
+
+NOTE = "no map of words over patches"
+
+
+def maps_of(model: Model, scorer: Scorer | None = None) -> Diagnosis:
+    return examine(
+        DiagnosisConfig(
+            model, scorer=scorer, material=small_material(), probes=(), options=OPTIONS,
+            has_random_init=False,
+        )
+    )  # fmt: skip
+
+
+def test_a_decoder_stands_beside_the_encoder_it_sees_through() -> None:
+    found = maps_of(decoder())
+    assert [one.title for one in found.maps] == ["small"] * 3 + ["decoder"] * 3
+    assert [one.when for one in found.maps] == ["before training"] * 3 + ["after training"] * 3
+    before, after = found.maps[0], found.maps[3]
+    assert (before.caption, before.image) == (after.caption, after.image)
+    assert [one.word for one in after.maps] == after.caption.split()
+    assert (before.is_signed, after.is_signed) == (False, True)
+    page = render_diagnosis(found)
+    assert "small, before training</p>" in page
+    assert "decoder, after training</p>" in page
+    assert page.count("asked: “Describe the picture in one sentence.”") == 3
+    # Two colours are told apart over a grey image; those of one over the image as it is.
+    assert [page.count(f'<ul class="tiles{kind}">') for kind in ("", " signed")] == [3, 3]
+    assert not found.notes[1:]
+
+
+def of_yes(model: PatchDecoder) -> Scorer:
+    return YES(model)
+
+
+def of_vectors(model: PatchDecoder) -> Scorer:
+    return Cosine(Vlm2Vec(model))
+
+
+@pytest.mark.parametrize("make", [of_yes, of_vectors, AskedCosine])
+def test_a_read_out_of_an_encoder_stands_beside_the_encoder(
+    make: type[AskedCosine],
+) -> None:
+    model = decoder()
+    scorer = make(model)
+    found = maps_of(model.encoder, scorer)
+    assert [one.title for one in found.maps] == ["small"] * 3 + [scorer.name] * 3
+    assert [one.when for one in found.maps] == ["before training"] * 3 + ["after training"] * 3
+
+
+@pytest.mark.parametrize(("sees", "what"), [("cls", "one vector"), ("nothing", "nothing")])
+def test_a_decoder_without_patches_has_no_map_and_says_so(
+    sees: Literal["cls", "nothing"], what: str
+) -> None:
+    model = decoder(replace(SMALL, sees=sees))
+    said = f"{NOTE}: decoder sees {what} of an image, and no patches that could be taken away"
+    alone = maps_of(model)
+    assert (alone.maps, alone.notes[1:]) == ((), (said,))
+    beside = maps_of(model.encoder, YES(model))
+    assert [one.title for one in beside.maps] == ["small"] * 3
+    assert beside.notes[-1] == said
+
+
+def test_a_model_without_read_out_is_neither_before_nor_after() -> None:
+    found = maps_of(decoder().encoder)
+    assert [one.when for one in found.maps] == [""] * 3
+    assert "before training" not in render_diagnosis(found)

@@ -35,8 +35,8 @@ from unbag.probes.stability import STABILITY, stability
 from unbag.registry import find
 from unbag.types import FloatArray, ImageSource, Sparse
 
+from .asking import put
 from .named_images import Named
-from .putting import put
 
 QUICK = Options(resamples=200)
 
