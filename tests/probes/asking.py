@@ -1,17 +1,24 @@
-"""Puts one probe to one model."""
+"""Runs one probe on one model, and names the row of the table that a verdict comes from."""
 
 from __future__ import annotations
 
-from unbag.probes.base import Options, Probe, ProbeData, ProbedModel, ProbeResult
+from collections.abc import Mapping
+
+from unbag.probes.base import Options, Probe, ProbeData, ProbedModel, ProbeResult, Tone, Verdict
 from unbag.runs.progress import Progress, Silent
 
 
-def put(
+def run_probe(
     probe: Probe,
     subject: ProbedModel,
-    material: ProbeData,
+    data: ProbeData,
     options: Options | None = None,
     progress: Progress | None = None,
 ) -> ProbeResult:
-    """Put one question to one model."""
-    return probe.ask(subject, material, options or Options(), progress or Silent())
+    return probe.ask(subject, data, options or Options(), progress or Silent())
+
+
+def case(verdict: Verdict, verdicts: Mapping[str, tuple[Tone, str]]) -> str:
+    """The row of a table of verdicts: tests assert it, and leave the wording to snapshots."""
+    (name,) = (n for n, row in verdicts.items() if row == (verdict.tone, verdict.template))
+    return name

@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from syrupy.assertion import SnapshotAssertion
 
 from unbag.data import PixelImage
 from unbag.errors import UnbagError
 from unbag.models.tiny import load
 from unbag.probes.agreement import (
     AGREEMENT,
+    VERDICTS,
     MinedPair,
     agree,
     drawn,
@@ -23,7 +25,7 @@ from unbag.probes.agreement import (
     mine_pairs,
     pixel_differences,
 )
-from unbag.probes.base import ImagePair, Options, ProbeData, ProbedModel, ProbeResult, Scatter, Tone
+from unbag.probes.base import ImagePair, Options, ProbeData, ProbedModel, ProbeResult, Scatter
 from unbag.probes.data import world_probe_data
 from unbag.probes.reference_spaces import (
     ConstructedSpace,
@@ -39,7 +41,7 @@ from unbag.scorers.resolve import make_scorer
 from unbag.types import FloatArray, ImageSource
 from unbag.world.benchmarks import PAIRS_A
 
-from .asking import put
+from .asking import case, run_probe
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -66,8 +68,8 @@ class Plain:
         return PixelImage(np.full((10, 10, 3), self.level, dtype=np.uint8)).open()
 
 
-class Given:
-    """The vectors that images say they have."""
+class NamedVectors:
+    """The vectors that images carry."""
 
     name = "given"
     fingerprint = "given"
@@ -78,7 +80,7 @@ class Given:
         self.damaged: dict[str, str] = {}
 
     def images(self, images: Sequence[ImageSource]) -> FloatArray:
-        return np.array([p.vector for p in images if isinstance(p, Plain)])
+        return np.array([image.vector for image in images if isinstance(image, Plain)])
 
     def captions(self, captions: Sequence[str]) -> FloatArray:
         return np.ones((len(captions), 2))
@@ -89,9 +91,10 @@ def pairs_of(*pairs: tuple[Plain, Plain], relation: str = "left/right") -> Probe
     return ProbeData("two images of mine", pairs=tuple(made))
 
 
-def asked(material: ProbeData, space: ConstructedSpace | None = None) -> ProbeResult:
+def measure(data: ProbeData, space: ConstructedSpace | None = None) -> ProbeResult:
     subject = constructed_subject(space or collapsed_space())
-    return put(AGREEMENT, subject if space else replace(subject, space=Given()), material, FEW)
+    subject = subject if space else replace(subject, space=NamedVectors())
+    return run_probe(AGREEMENT, subject, data, FEW)
 
 
 @pytest.fixture(scope="module")
@@ -108,201 +111,164 @@ def world() -> ProbeData:
 RELATIONS = ("left/right", "on/under", "front/behind", "swap_attributes", "replace_count")
 
 
-# 100 pairs in 80 clusters, since sets of four give two pairs each: Wilson's end for 0 of 80 is
-# 1.96^2 / (80 + 1.96^2) = 4.6 %.
 @pytest.mark.parametrize(
-    ("space", "tone", "sentence"),
+    ("space", "expected"),
     [
-        (
-            bag_of_words_space(),
-            "fails",
-            "It takes images whose things have only changed places, colours or number for the "
-            "same: 100.0 % [95.4, 100.0] of 100 such pairs have a cosine above 0.95 (a bag of "
-            "words 100.0 %, a perfect model 0.0 %).",
-        ),
-        (
-            perfect_space(),
-            "holds",
-            "It keeps images whose things have only changed places, colours or number apart: "
-            "0.0 % [0.0, 4.6] of 100 such pairs have a cosine above 0.95 (a bag of words 100.0 %, "
-            "a perfect model 0.0 %).",
-        ),
-        (
-            collapsed_space(),
-            "fails",
-            "It takes images whose things have only changed places, colours or number for the "
-            "same: 100.0 % [95.4, 100.0] of 100 such pairs have a cosine above 0.95 (a bag of "
-            "words 100.0 %, a perfect model 0.0 %). It does so with images of other things too "
-            "(100.0 % [91.2, 100.0]): it merges whatever it sees.",
-        ),
+        (bag_of_words_space(), "merged"),
+        (perfect_space(), "distinguished"),
+        (collapsed_space(), "merged"),
     ],
     ids=lambda value: value.name if isinstance(value, ConstructedSpace) else "",
 )
-def test_known_spaces_get_the_right_sentence(
-    world: ProbeData, space: ConstructedSpace, tone: Tone, sentence: str
+def test_known_spaces_get_the_right_verdict(
+    world: ProbeData, space: ConstructedSpace, expected: str, snapshot: SnapshotAssertion
 ) -> None:
-    finding = asked(world, space)
-    said = AGREEMENT.say(finding)
-    assert (said.sentence, said.tone) == (sentence, tone)
-    assert finding.headline == "merged, same things"
+    # 100 pairs in 80 clusters, since sets of four give two pairs each: Wilson's end for 0 of 80 is
+    # 1.96^2 / (80 + 1.96^2) = 4.6 %.
+    result = measure(world, space)
+    verdict = AGREEMENT.say(result)
+    assert case(verdict, VERDICTS) == expected
+    assert verdict.sentence == snapshot
+    assert result.headline == "merged, same things"
 
 
 def test_a_bag_of_words_merges_what_differs_in_no_word(world: ProbeData) -> None:
-    finding = asked(world, bag_of_words_space())
+    result = measure(world, bag_of_words_space())
     for relation in RELATIONS:
-        rate = finding[f"merged, {relation}"]
+        rate = result[f"merged, {relation}"]
         assert (rate.estimate.value, rate.known.bag, rate.known.perfect) == (1.0, 1.0, 0.0)
-        assert finding[f"cosine, {relation}"].estimate.value == pytest.approx(1.0)
-        assert finding[f"rank correlation, {relation}"].estimate.value == pytest.approx(1.0)
+        assert result[f"cosine, {relation}"].estimate.value == pytest.approx(1.0)
+        assert result[f"rank correlation, {relation}"].estimate.value == pytest.approx(1.0)
     for relation in ("replace_texture", "negate"):
-        rate = finding[f"merged, {relation}"]
+        rate = result[f"merged, {relation}"]
         assert (rate.estimate.value, rate.known.bag, rate.known.perfect) == (0.0, 0.0, 0.0)
-    assert finding["merged, all pairs"].known.bag == pytest.approx(5 / 7)
+    assert result["merged, all pairs"].known.bag == pytest.approx(5 / 7)
 
 
-def test_a_cone_is_seen_around_its_mean(world: ProbeData) -> None:
-    finding = asked(world, collapsed_space())
-    assert finding["cosine, all pairs"].estimate.value > 0.99
-    assert abs(finding["centred cosine, all pairs"].estimate.value) < 0.1
-    assert any("around the mean of all" in note for note in finding.notes)
-
-
-def test_where_every_vector_is_the_same_nothing_is_left_around_the_mean(world: ProbeData) -> None:
-    finding = asked(world, collapsed_space(noise=0))
-    assert AGREEMENT.say(finding).tone == "fails"
-    around = finding["centred cosine, all pairs"].estimate
-    assert (around.n, around.invalid) == (0, 140)
-    assert np.isnan(finding["cosine against pixels"].estimate.value)
-    assert finding.notes == (
-        "Every image has the same vector: around the mean nothing is left of them.",
+def test_centring_removes_a_cone_and_leaves_nothing_of_equal_vectors(world: ProbeData) -> None:
+    result = measure(world, collapsed_space())
+    assert result["cosine, all pairs"].estimate.value > 0.99
+    assert abs(result["centred cosine, all pairs"].estimate.value) < 0.1
+    assert any("after subtracting the mean of all" in note for note in result.notes)
+    constant = measure(world, collapsed_space(noise=0))
+    assert AGREEMENT.say(constant).tone == "fails"
+    centred = constant["centred cosine, all pairs"].estimate
+    assert (centred.n, centred.invalid) == (0, 140)
+    assert np.isnan(constant["cosine against pixels"].estimate.value)
+    assert constant.notes == (
+        "All images have the same vector: nothing is left after subtracting the mean.",
     )
 
 
 def test_constant_vectors_have_no_rank_correlation() -> None:
     flat = pairs_of((Plain("a", (0.5, 0.5)), Plain("b", (0.5, 0.5), 9)))
-    finding = asked(flat)
-    assert finding["merged, all pairs"].estimate.value == 1.0
-    rank = finding["rank correlation, left/right"].estimate
+    result = measure(flat)
+    assert result["merged, all pairs"].estimate.value == 1.0
+    rank = result["rank correlation, left/right"].estimate
     assert (rank.n, rank.invalid) == (0, 1)
 
 
 def test_cosines_ranks_and_pixels_by_hand() -> None:
     first = Plain("a", (10.0, 11.0, 12.0), 10), Plain("b", (12.0, 11.0, 10.0), 30)
     second = Plain("c", (1.0, 2.0, 2.0), 0), Plain("d", (-1.0, -2.0, -2.0), 60)
-    finding = asked(pairs_of(first, second))
-    assert finding.headline == "merged, all pairs"
-    assert finding["merged, all pairs"].estimate.value == 0.5
-    assert finding["merged, all pairs"].known.bag is None
-    outcomes = finding["cosine, all pairs"].outcomes
-    ranks = finding["rank correlation, all pairs"].outcomes
+    result = measure(pairs_of(first, second))
+    assert result.headline == "merged, all pairs"
+    assert result["merged, all pairs"].estimate.value == 0.5
+    assert result["merged, all pairs"].known.bag is None
+    outcomes = result["cosine, all pairs"].outcomes
+    ranks = result["rank correlation, all pairs"].outcomes
     assert outcomes is not None
     assert ranks is not None
     assert outcomes.value_U == pytest.approx([0.989041, -1.0], abs=1e-6)
     assert ranks.value_U == pytest.approx([-1.0, -1.0])
     # The pair that differs in more pixels lies further apart.
-    assert finding["cosine against pixels"].estimate.value == pytest.approx(-1.0)
-    (plot,) = finding.plots
+    assert result["cosine against pixels"].estimate.value == pytest.approx(-1.0)
+    (plot,) = result.plots
     assert isinstance(plot, Scatter)
     assert [(p.x, p.group, p.name) for p in plot.points] == [
         (20.0, "left/right", "pair 0"),
         (60.0, "left/right", "pair 1"),
     ]
-    assert plot.lines == (("taken for the same above 0.95", 0.95),)
+    assert plot.lines == (("merged above 0.95", 0.95),)
 
 
-def test_pairs_in_doubt_are_not_decided() -> None:
+def test_too_few_pairs_do_not_decide(snapshot: SnapshotAssertion) -> None:
     pairs = [(Plain(f"a{i}", (1.0, 0.0)), Plain(f"b{i}", (float(i < 2), 1.0))) for i in range(3)]
-    said = AGREEMENT.say(asked(pairs_of(*pairs)))
-    assert said.tone == "told"
-    assert said.sentence.startswith(
-        "There are too few pairs to say whether it takes different images for the same: 0.0 % [0"
-    )
+    verdict = AGREEMENT.say(measure(pairs_of(*pairs)))
+    assert case(verdict, VERDICTS) == "too few"
+    assert verdict.sentence == snapshot
 
 
-def test_relations_that_fare_differently_are_named() -> None:
+def test_relations_with_different_rates_are_named(snapshot: SnapshotAssertion) -> None:
     near = [(Plain(f"a{i}", (1.0, 0.0)), Plain(f"b{i}", (1.0, 0.1))) for i in range(30)]
     far = [(Plain(f"c{i}", (1.0, 0.0)), Plain(f"d{i}", (0.0, 1.0))) for i in range(30)]
-    both = pairs_of(*near, relation="size").pairs, pairs_of(*far).pairs
-    pairs = both[0] + tuple(replace(pair, id=f"far {pair.id}") for pair in both[1])
-    said = AGREEMENT.say(asked(ProbeData("mine", pairs=pairs)))
-    assert said.tone == "mixed"
-    assert said.sentence.startswith("It takes some different images for the same: 50.0 % [")
-    assert said.sentence.endswith(
-        "Most often those that differ in size (100.0 % [88.6, 100.0]), least often in who is left "
-        "and who is right (0.0 % [0.0, 11.4])."
-    )
+    pairs = pairs_of(*near, relation="size").pairs
+    pairs += tuple(replace(pair, id=f"far {pair.id}") for pair in pairs_of(*far).pairs)
+    verdict = AGREEMENT.say(measure(ProbeData("mine", pairs=pairs)))
+    assert case(verdict, VERDICTS) == "some"
+    assert verdict.sentence == snapshot
 
 
-def test_the_nearest_of_a_users_images_are_counted_not_judged() -> None:
+def test_nearest_pairs_are_counted_without_intervals(snapshot: SnapshotAssertion) -> None:
     images = Plain("a", (1.0, 0.0)), Plain("b", (1.0, 0.1), 8), Plain("c", (0.0, 1.0))
-    finding = asked(ProbeData("a folder", images=images))
-    rate = finding["merged, nearest images"]
+    result = measure(ProbeData("a folder", images=images))
+    rate = result["merged, nearest images"]
     assert (rate.estimate.n, rate.known.perfect) == (3, None)
-    said = AGREEMENT.say(finding)
-    assert said.tone == "told"
-    assert said.sentence.startswith(
-        "Of the 3 pairs of these images that lie nearest to each other, 1 has a cosine above"
-    )
+    verdict = AGREEMENT.say(result)
+    assert case(verdict, VERDICTS) == "nearest"
+    assert verdict.sentence == snapshot
     # Another model has other nearest pairs, so nothing can be paired.
-    assert {(one.outcomes, one.draw_R) for one in finding.quantities} == {(None, None)}
-    # They are no sample either.
-    ends = [end for one in finding.quantities for end in (one.estimate.low, one.estimate.high)]
-    assert np.isnan(ends).all()
-    (plot,) = finding.plots
+    assert {(quantity.outcomes, quantity.draw_R) for quantity in result.quantities} == {
+        (None, None)
+    }
+    # They are not a sample either.
+    assert all(np.isnan((q.estimate.low, q.estimate.high)).all() for q in result.quantities)
+    (plot,) = result.plots
     assert isinstance(plot, Scatter)
     assert {point.name for point in plot.points} == {"a and b", "b and c", "a and c"}
 
 
-def test_what_a_bag_of_words_tells_apart_is_said_to_be_merged_too(world: ProbeData) -> None:
-    finding = asked(world, bag_of_words_space())
-    merged = finding["merged, left/right"].estimate
+def test_merged_relations_that_a_bag_of_words_distinguishes_are_named(
+    world: ProbeData, snapshot: SnapshotAssertion
+) -> None:
+    result = measure(world, bag_of_words_space())
+    merged = result["merged, left/right"].estimate
     changed = [
-        replace(one, estimate=merged) if one.name == "merged, replace_texture" else one
-        for one in finding.quantities
+        replace(q, estimate=merged) if q.name == "merged, replace_texture" else q
+        for q in result.quantities
     ]
-    said = AGREEMENT.say(replace(finding, quantities=tuple(changed)))
-    assert said.sentence.endswith(
-        "It also merges what a bag of words tells apart: the texture of a thing (100.0 % [83.9, "
-        "100.0])."
-    )
+    assert AGREEMENT.say(replace(result, quantities=tuple(changed))).sentence == snapshot
 
 
-def test_vectors_that_are_not_numbers_are_counted_not_compared() -> None:
+def test_vectors_that_are_not_finite_are_counted_not_compared() -> None:
     fine = Plain("a", (1.0, 0.0)), Plain("b", (1.0, 0.01))
     lost = Plain("c", (float("nan"), 0.0)), Plain("d", (1.0, 0.0))
-    endless = Plain("e", (1.0, 0.0)), Plain("f", (float("inf"), 0.0))
-    finding = asked(pairs_of(fine, lost, endless))
-    rate = finding["merged, all pairs"].estimate
+    infinite = Plain("e", (1.0, 0.0)), Plain("f", (float("inf"), 0.0))
+    result = measure(pairs_of(fine, lost, infinite))
+    rate = result["merged, all pairs"].estimate
     assert (rate.value, rate.n, rate.invalid) == (1.0, 1, 2)
-    assert finding["centred cosine, all pairs"].estimate.n == 1
-    assert "2 of 3 pairs have an image without a direction; not counted." in finding.notes
-    nothing = AGREEMENT.say(asked(pairs_of(lost)))
-    assert nothing.sentence == ("Nothing could be measured: no pair of images has two directions.")
-    assert nothing.tone == "told"
+    assert result["centred cosine, all pairs"].estimate.n == 1
+    assert any(note.startswith("2 of 3 pairs") for note in result.notes)
+    assert case(AGREEMENT.say(measure(pairs_of(lost))), VERDICTS) == "unknown"
 
 
-def test_copies_of_an_image_are_no_pair() -> None:
-    one, other = Plain("a", (1.0, 0.0)), Plain("b", (0.0, 1.0))
-    finding = asked(pairs_of((one, one), (one, other)))
-    assert finding["merged, all pairs"].estimate.n == 1
-    assert "1 pairs of an image with itself were left out." in finding.notes
-    only = asked(pairs_of((one, one)))
-    assert only.skipped.startswith(
-        "two images of mine has no pairs of images but 1 of an image with itself; the world's"
-    )
+def test_copies_of_an_image_are_not_a_pair() -> None:
+    first, second = Plain("a", (1.0, 0.0)), Plain("b", (0.0, 1.0))
+    result = measure(pairs_of((first, first), (first, second)))
+    assert result["merged, all pairs"].estimate.n == 1
+    assert any(note.startswith("1 pairs of an image with itself") for note in result.notes)
 
 
-def test_without_pairs_or_vectors_nothing_is_asked() -> None:
-    none = asked(ProbeData("my one image"))
-    assert none.skipped == (
-        "my one image has no pairs of images; the world's benchmarks would serve, one whose "
-        "items have two images, such as whatsup_a or winoground, or a folder of two or more "
-        "images"
-    )
-    assert asked(ProbeData("a folder", images=(Plain("a", (1.0, 0.0)),))).skipped
+def test_it_is_skipped_without_pairs_or_vectors(snapshot: SnapshotAssertion) -> None:
+    image = Plain("a", (1.0, 0.0))
+    results = [
+        measure(pairs_of((image, image))),
+        measure(ProbeData("my one image")),
+        measure(ProbeData("a folder", images=(image,))),
+    ]
     chat = replace(constructed_subject(collapsed_space()), name="a chat model", space=None)
-    skipped = put(AGREEMENT, chat, pairs_of((Plain("a", (1.0,)), Plain("b", (1.0,)))))
-    assert skipped.skipped == "a chat model has no vectors of images to compare"
+    results.append(run_probe(AGREEMENT, chat, pairs_of((image, Plain("b", (1.0,))))))
+    assert [result.skipped for result in results] == snapshot
 
 
 def test_damaged_images_have_no_pixels() -> None:
@@ -310,10 +276,10 @@ def test_damaged_images_have_no_pixels() -> None:
         (Plain("a", (1.0, 0.0), 5), Plain("b", (1.0, 0.1), -1)),
         (Plain("c", (1.0, 0.0), 5), Plain("d", (1.0, 0.1), 9)),
     )
-    found = pixel_differences(pairs.pairs, Silent())
-    assert np.isnan(found[0])
-    assert found[1] == 4.0
-    (plot,) = asked(pairs).plots
+    result = pixel_differences(pairs.pairs, Silent())
+    assert np.isnan(result[0])
+    assert result[1] == 4.0
+    (plot,) = measure(pairs).plots
     assert isinstance(plot, Scatter)
     assert [point.name for point in plot.points] == ["pair 1"]
 
@@ -328,31 +294,25 @@ def test_points_are_drawn_by_name_not_by_order() -> None:
     assert drawn(pairs, 100).tolist() == list(range(50))
 
 
-def test_the_tiny_model_is_told_by_relation(world: ProbeData) -> None:
-    model = load("base", device="cpu")
-    space = EncoderSpace(model)
-    subject = ProbedModel("tiny:base", model, space, make_scorer(model))
-    finding = put(AGREEMENT, subject, world, FEW)
-    rates = [finding[f"merged, {relation}"].estimate for relation in RELATIONS]
-    assert [rate.n for rate in rates] == [20] * 5
-    cosines = finding["cosine, same things"].estimate, finding["cosine, other things"].estimate
-    assert cosines[0].value > cosines[1].value
-    assert "of 100 such pairs have a cosine above 0.95" in AGREEMENT.say(finding).sentence
-
-
-def test_the_probe_is_registered() -> None:
+def test_the_tiny_model_merges_pairs_of_the_same_things(world: ProbeData) -> None:
     assert find("probe", "agreement") is AGREEMENT
+    model = load("base", device="cpu")
+    subject = ProbedModel("tiny:base", model, EncoderSpace(model), make_scorer(model))
+    result = run_probe(AGREEMENT, subject, world, FEW)
+    assert [result[f"merged, {relation}"].estimate.n for relation in RELATIONS] == [20] * 5
+    same, other = (result[f"cosine, {group} things"].estimate for group in ("same", "other"))
+    assert same.value > other.value
 
 
 def test_pairs_are_mined_with_any_two_encoders() -> None:
     images = [image for item in PAIRS_A.load(None)[:20] for image in item.images[:2]]
-    found = mine(bag_of_words_space(), perfect_space(), [*images, images[0]])
-    places = {(pair.first, pair.second) for pair in found}
+    result = mine(bag_of_words_space(), perfect_space(), [*images, images[0]])
+    places = {(pair.first, pair.second) for pair in result}
     assert {(2 * i, 2 * i + 1) for i in range(20)} <= places
     assert (0, 40) not in places
     assert (1, 40) in places
-    assert all(pair.merged > 0.95 and pair.apart < 0.6 for pair in found)
-    with pytest.raises(UnbagError, match="1 images to find pairs among"):
+    assert all(pair.merged > 0.95 and pair.apart < 0.6 for pair in result)
+    with pytest.raises(UnbagError, match="1 images to find pairs in"):
         mine(bag_of_words_space(), perfect_space(), images[:1])
 
 
@@ -360,8 +320,8 @@ def test_images_without_a_direction_are_in_no_mined_pair() -> None:
     nan, inf = float("nan"), float("inf")
     merging = np.array([[1.0, 0.0], [1.0, 0.1], [nan, 0.0], [1.0, 0.2], [0.0, 0.0]])
     parting = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0], [inf, 0.0], [0.0, 1.0]])
-    found = mine_pairs(merging, parting, above=-2.0)
-    assert [(pair.first, pair.second) for pair in found] == [(0, 1)]
+    result = mine_pairs(merging, parting, above=-2.0)
+    assert [(pair.first, pair.second) for pair in result] == [(0, 1)]
     assert mine_pairs(merging, parting, max_pairs=0) == []
     assert mine_pairs(np.empty((0, 2)), np.empty((0, 2))) == []
 
@@ -370,16 +330,16 @@ def test_mining_where_everything_is_merged() -> None:
     rng = np.random.default_rng(0)
     merging = 1 + 0.1 * rng.normal(size=(1_300, 8))
     parting = rng.normal(size=(1_300, 6))
-    first, second = (unit(one) @ unit(one).T for one in (merging, parting))
+    first, second = (unit(rows) @ unit(rows).T for rows in (merging, parting))
     i, j = np.nonzero(np.triu(first > 0.95, 1) & (second < 0.6))
     best = np.argsort(-first[i, j])[:50]
     assert len(i) > 500_000
-    found = mine_pairs(merging, parting, max_pairs=50, block=700)
-    assert isinstance(found[0], MinedPair)
-    assert [pair.merged for pair in found] == pytest.approx(first[i[best], j[best]], abs=1e-6)
+    result = mine_pairs(merging, parting, max_pairs=50, block=700)
+    assert isinstance(result[0], MinedPair)
+    assert [pair.merged for pair in result] == pytest.approx(first[i[best], j[best]], abs=1e-6)
     wanted = set(zip(i[best].tolist(), j[best].tolist(), strict=True))
     # Single precision may turn the last few round.
-    assert len(wanted & {(pair.first, pair.second) for pair in found}) >= 45
+    assert len(wanted & {(pair.first, pair.second) for pair in result}) >= 45
 
 
 def rows(*vectors: list[float]) -> FloatArray:
@@ -389,22 +349,22 @@ def rows(*vectors: list[float]) -> FloatArray:
 def test_agreement_is_strict_and_unknown_without_a_direction() -> None:
     first = rows([1, 0], [1, 0], [0, 0])
     second = rows([0.95, np.sqrt(1 - 0.95**2)], [1, 0.01], [1, 0])
-    found = agree(first, second, above=cosines(first[:1], second[:1])[0])
-    assert found[:2].tolist() == [0.0, 1.0]
-    assert np.isnan(found[2])
+    result = agree(first, second, above=cosines(first[:1], second[:1])[0])
+    assert result[:2].tolist() == [0.0, 1.0]
+    assert np.isnan(result[2])
 
 
 def plain_mining(
     merging: FloatArray, parting: FloatArray, keys: list[str]
 ) -> list[tuple[int, int]]:
     first, second = unit(merging) @ unit(merging).T, unit(parting) @ unit(parting).T
-    found = [
+    result = [
         (-first[i, j], i, j)
         for i in range(len(first))
         for j in range(i + 1, len(first))
         if first[i, j] > 0.95 and second[i, j] < 0.6 and keys[i] != keys[j]
     ]
-    return [(i, j) for _, i, j in sorted(found)]
+    return [(i, j) for _, i, j in sorted(result)]
 
 
 @settings(deadline=None, max_examples=30)
@@ -415,11 +375,11 @@ def test_mining_in_blocks_finds_what_a_loop_finds(seed: int, block: int) -> None
     merging = merging.reshape(40, 3)
     parting = rng.normal(size=(40, 5))
     keys = [str(k) for k in rng.integers(0, 30, 40)]
-    found = mine_pairs(merging, parting, block=block, keys=keys)
+    result = mine_pairs(merging, parting, block=block, keys=keys)
     wanted = plain_mining(merging, parting, keys)
-    assert sorted((p.first, p.second) for p in found) == sorted(wanted)
+    assert sorted((p.first, p.second) for p in result) == sorted(wanted)
     few = mine_pairs(merging, parting, block=block, keys=keys, max_pairs=2)
-    assert [p.merged for p in few] == [p.merged for p in found[:2]]
+    assert [p.merged for p in few] == [p.merged for p in result[:2]]
 
 
 def test_mining_needs_both_encoders_on_the_same_images() -> None:

@@ -12,22 +12,22 @@ QUICK = Options(resamples=500)
 
 
 def test_a_mean_leaves_out_what_is_not_a_number() -> None:
-    found = mean("m", np.array([1.0, np.nan, 3.0]), about="a", options=QUICK).estimate
-    assert (found.value, found.n, found.invalid) == (2.0, 2, 1)
-    assert not found.is_rate
+    result = mean("m", np.array([1.0, np.nan, 3.0]), about="a", options=QUICK).estimate
+    assert (result.value, result.n, result.invalid) == (2.0, 2, 1)
+    assert not result.is_rate
 
 
 def test_a_rate_has_wilsons_interval_and_the_known_chance() -> None:
     value = np.array([1.0] * 8 + [0.0] * 2)
-    found = mean("m", value, about="a", options=QUICK, known=Known(chance=0.5), is_rate=True)
-    assert found.estimate.interval == "wilson"
-    assert found.estimate.low == pytest.approx(0.4901625, abs=1e-6)
-    assert found.estimate.chance == 0.5
+    result = mean("m", value, about="a", options=QUICK, known=Known(chance=0.5), is_rate=True)
+    assert result.estimate.interval == "wilson"
+    assert result.estimate.low == pytest.approx(0.4901625, abs=1e-6)
+    assert result.estimate.chance == 0.5
 
 
 def test_a_ratio_is_of_sums() -> None:
-    found = mean("m", np.array([1.0, 0.0]), weight_N=np.array([1.0, 3.0]), about="", options=QUICK)
-    assert found.estimate.value == 0.25
+    result = mean("m", np.array([1.0, 0.0]), weight_N=np.array([1.0, 3.0]), about="", options=QUICK)
+    assert result.estimate.value == 0.25
 
 
 def test_clusters_widen_the_interval() -> None:
@@ -39,9 +39,9 @@ def test_clusters_widen_the_interval() -> None:
 
 
 def test_nothing_measured_is_not_a_number() -> None:
-    found = mean("m", np.array([np.nan]), about="", options=QUICK).estimate
-    assert found.n == 0
-    assert np.isnan(found.value)
+    result = mean("m", np.array([np.nan]), about="", options=QUICK).estimate
+    assert result.n == 0
+    assert np.isnan(result.value)
 
 
 def test_a_statistic_draws_the_same_units_for_every_model() -> None:
@@ -51,21 +51,21 @@ def test_a_statistic_draws_the_same_units_for_every_model() -> None:
         def median(at_N: IntArray) -> float:
             return float(np.median(value_N[at_N])) + shift
 
-        found = statistic("median", median, 50, about="", options=QUICK)
-        assert found.draw_R is not None
-        assert found.estimate.low < found.estimate.value < found.estimate.high
-        return found.draw_R
+        result = statistic("median", median, 50, about="", options=QUICK)
+        assert result.draw_R is not None
+        assert result.estimate.low < result.estimate.value < result.estimate.high
+        return result.draw_R
 
     assert np.allclose(drawn(1.0) - drawn(0.0), 1.0)
 
 
 def test_a_finding_is_asked_by_name() -> None:
     one = mean("m", np.array([1.0]), about="", options=QUICK)
-    found = ProbeResult("p", (one,), "m")
-    assert found["m"] is one
-    assert found.get("other") is None
+    result = ProbeResult("p", (one,), "m")
+    assert result["m"] is one
+    assert result.get("other") is None
     with pytest.raises(KeyError, match="other"):
-        found["other"]
+        result["other"]
 
 
 def test_clusters_are_resampled_whole() -> None:
@@ -76,10 +76,10 @@ def test_clusters_are_resampled_whole() -> None:
         assert (np.bincount(place_M, minlength=200).reshape(50, 4).std(axis=1) == 0).all()
         return float(value_N[place_M].mean())
 
-    found = statistic(
+    result = statistic(
         "m", middle, 200, about="", options=Options(resamples=500), clusters=clusters
     ).estimate
-    assert found.interval == "clustered bootstrap"
-    assert found.n == 200
+    assert result.interval == "clustered bootstrap"
+    assert result.n == 200
     half = 1.96 * value_N.std() / np.sqrt(50)
-    assert (found.high - found.low) / 2 == pytest.approx(half, rel=0.15)
+    assert (result.high - result.low) / 2 == pytest.approx(half, rel=0.15)

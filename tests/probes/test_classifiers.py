@@ -39,19 +39,19 @@ def _noise(*shape: int, seed: int = 0) -> FloatArray:
 def test_separable_classes_are_read_without_a_mistake(reader: Reader, classes: int) -> None:
     class_N = _classes(classes)
     feature_NF = np.hstack([8.0 * np.eye(classes)[class_N], _noise(3)])
-    found = read(feature_NF, class_N, NAMES, reader=reader)
-    assert found.accuracy == 1.0
-    assert found.classes == classes
-    assert found.chance == 1 / classes
-    assert found.selectivity == pytest.approx(1 - found.control)
+    result = read(feature_NF, class_N, NAMES, reader=reader)
+    assert result.accuracy == 1.0
+    assert result.classes == classes
+    assert result.chance == 1 / classes
+    assert result.selectivity == pytest.approx(1 - result.control)
 
 
 @pytest.mark.parametrize("reader", VECTOR_READERS)
 def test_labels_that_are_not_there_are_not_read(reader: Reader) -> None:
-    found = read(_noise(8), _classes(), NAMES, reader=reader)
+    result = read(_noise(8), _classes(), NAMES, reader=reader)
     # 240 units: a standard deviation of 3.2 points.
-    assert abs(found.accuracy - 0.5) < 0.1
-    assert abs(found.control - 0.5) < 0.1
+    assert abs(result.accuracy - 0.5) < 0.1
+    assert abs(result.control - 0.5) < 0.1
 
 
 def test_exclusive_or_is_read_by_the_network_only() -> None:
@@ -78,8 +78,8 @@ def _one_patch() -> tuple[FloatArray, IntArray]:
 def test_the_query_finds_the_one_patch_that_tells() -> None:
     vector_NLW, class_N = _one_patch()
     effort = Effort(epochs=150, patience=40)
-    found = read(vector_NLW, class_N, NAMES, reader="attentive", effort=effort)
-    assert found.accuracy > 0.97
+    result = read(vector_NLW, class_N, NAMES, reader="attentive", effort=effort)
+    assert result.accuracy > 0.97
     # Nine patches in ten are beside the point, so their mean tells little.
     assert read(vector_NLW.mean(axis=1), class_N, NAMES).accuracy < 0.8
 
@@ -88,9 +88,9 @@ def test_what_is_masked_is_not_attended_to() -> None:
     vector_NLW, class_N = _one_patch()
     mask_NL = vector_NLW[:, :, 0] != 1
     vector_NLW[~mask_NL] = np.nan
-    found = read(vector_NLW, class_N, NAMES, reader="attentive", mask_NL=mask_NL)
-    assert found.left_out == 0
-    assert abs(found.accuracy - 0.5) < 0.1
+    result = read(vector_NLW, class_N, NAMES, reader="attentive", mask_NL=mask_NL)
+    assert result.left_out == 0
+    assert abs(result.accuracy - 0.5) < 0.1
 
 
 def test_groups_are_never_in_both_parts() -> None:
@@ -144,9 +144,9 @@ def test_the_same_seed_reads_the_same(reader: Reader) -> None:
 @pytest.mark.parametrize("reader", ["linear", "mlp", "attentive"])
 def test_constant_features_are_at_chance_exactly(reader: Reader) -> None:
     shape = (len(NAMES), 4, 3) if reader == "attentive" else (len(NAMES), 3)
-    found = read(np.full(shape, 0.7), _classes(4), NAMES, reader=reader)
-    assert set(found.correct_N) == {0.25}
-    assert found.selectivity == 0.0
+    result = read(np.full(shape, 0.7), _classes(4), NAMES, reader=reader)
+    assert set(result.correct_N) == {0.25}
+    assert result.selectivity == 0.0
 
 
 def test_a_feature_that_hardly_varies_is_not_blown_up() -> None:
@@ -161,23 +161,23 @@ def test_features_that_are_not_finite_are_left_out_and_counted(reader: Reader) -
     feature = np.hstack([8.0 * np.eye(2)[class_N], _noise(2)])
     feature[[3, 70], [0, 2]] = np.nan, np.inf
     given = feature[:, None] if reader == "attentive" else feature
-    found = read(given, class_N, NAMES, reader=reader)
-    assert found.left_out == 2
-    assert np.flatnonzero(np.isnan(found.correct_N)).tolist() == [3, 70]
-    assert np.flatnonzero(np.isnan(found.control_N)).tolist() == [3, 70]
-    assert found.accuracy == 1.0
+    result = read(given, class_N, NAMES, reader=reader)
+    assert result.left_out == 2
+    assert np.flatnonzero(np.isnan(result.correct_N)).tolist() == [3, 70]
+    assert np.flatnonzero(np.isnan(result.control_N)).tolist() == [3, 70]
+    assert result.accuracy == 1.0
 
 
 def test_without_shuffles_there_is_no_control() -> None:
-    found = read(_noise(3), _classes(), NAMES, effort=Effort(shuffles=0))
-    assert np.isnan(found.control)
-    assert np.isnan(found.control_N).all()
+    result = read(_noise(3), _classes(), NAMES, effort=Effort(shuffles=0))
+    assert np.isnan(result.control)
+    assert np.isnan(result.control_N).all()
 
 
 def test_a_strength_is_chosen_in_each_fold() -> None:
-    found = read(_noise(3), _classes(), NAMES, effort=FULL)
-    assert len(found.inverse_strengths) == 5
-    assert set(found.inverse_strengths) <= {10.0**power for power in range(-4, 5)}
+    result = read(_noise(3), _classes(), NAMES, effort=FULL)
+    assert len(result.inverse_strengths) == 5
+    assert set(result.inverse_strengths) <= {10.0**power for power in range(-4, 5)}
 
 
 def _refused(*, label_N: object = None, names: tuple[str, ...] = NAMES, **given: object) -> str:

@@ -40,7 +40,7 @@ from unbag.world.placement import exchange_colours
 from unbag.world.scenes import Scene, is_clear
 from unbag.world.vocabulary import DEFAULT, INVERSE, UNIT
 
-from .asking import put
+from .asking import run_probe
 
 WORLD = ProbeData("the world", is_world=True)
 
@@ -49,19 +49,19 @@ QUICK = Options(resamples=500)
 
 
 def asked(space: ConstructedSpace) -> ProbeResult:
-    return put(CONDITIONS_PROBE, constructed_subject(space), WORLD, QUICK)
+    return run_probe(CONDITIONS_PROBE, constructed_subject(space), WORLD, QUICK)
 
 
 def scenes(shown: Callable[[Ring], object], ring: Ring) -> dict[tuple[int, ...], Scene]:
     """By thing or pair, colouring, place and rendering."""
-    found = [image.scene for image in shown(ring)]  # type: ignore[attr-defined]
-    return dict(zip(np.ndindex(THINGS, 2, 2, len(ring.renderings)), found, strict=True))
+    result = [image.scene for image in shown(ring)]  # type: ignore[attr-defined]
+    return dict(zip(np.ndindex(THINGS, 2, 2, len(ring.renderings)), result, strict=True))
 
 
 @pytest.mark.parametrize("ring", rings(12), ids=lambda ring: ring.name)
 def test_single_things_are_what_their_cell_says(ring: Ring) -> None:
-    found = scenes(Ring.alone, ring)
-    for (s, k, g, r), scene in found.items():
+    result = scenes(Ring.alone, ring)
+    for (s, k, g, r), scene in result.items():
         (thing,) = scene.things
         assert (thing.shape, thing.colour) == (ring.shapes[s], ring.colours[k])
         along = thing.x if ring.relation == "left of" else thing.y
@@ -69,17 +69,17 @@ def test_single_things_are_what_their_cell_says(ring: Ring) -> None:
         half = ring.world.pixels // 2
         assert along + reach < half if g == 0 else along - reach >= half
         # Another colour, place or shape changes that and nothing else.
-        other = found[s, 1 - k, g, r].things[0]
+        other = result[s, 1 - k, g, r].things[0]
         assert replace(other, colour=thing.colour, rgb=thing.rgb) == thing
-        assert replace(found[s, k, 1 - g, r].things[0], x=thing.x, y=thing.y) == thing
-        assert replace(found[(s + 1) % THINGS, k, g, r].things[0], shape=thing.shape) == thing
-        assert len({found[key].noise_seed for key in found if key[3] == r}) == 1
+        assert replace(result[s, k, 1 - g, r].things[0], x=thing.x, y=thing.y) == thing
+        assert replace(result[(s + 1) % THINGS, k, g, r].things[0], shape=thing.shape) == thing
+        assert len({result[key].noise_seed for key in result if key[3] == r}) == 1
 
 
 @pytest.mark.parametrize("ring", rings(12), ids=lambda ring: ring.name)
 def test_pairs_are_what_their_cell_says(ring: Ring) -> None:
-    found = scenes(Ring.pairs, ring)
-    for (s, k, g, r), scene in found.items():
+    result = scenes(Ring.pairs, ring)
+    for (s, k, g, r), scene in result.items():
         x, y = ring.neighbours(s)
         a, b = ring.colours[k], ring.colours[1 - k]
         relation = ring.relation if g == 0 else INVERSE[ring.relation]
@@ -87,13 +87,13 @@ def test_pairs_are_what_their_cell_says(ring: Ring) -> None:
         assert holds(And(Obj(x, a), Obj(y, b)), scene)
         assert holds(Rel(Obj(x), relation, Obj(y)), scene)
         assert not holds(Rel(Obj(x), INVERSE[relation], Obj(y)), scene)
-        assert found[s, 1 - k, g, r] == exchange_colours(scene)
+        assert result[s, 1 - k, g, r] == exchange_colours(scene)
         first, second = scene.things
         moved = (
             replace(first, x=second.x, y=second.y),
             replace(second, x=first.x, y=first.y),
         )
-        assert found[s, k, 1 - g, r].things == moved
+        assert result[s, k, 1 - g, r].things == moved
 
 
 def test_rings_share_no_thing_and_do_not_depend_on_their_number() -> None:
@@ -115,21 +115,21 @@ def test_a_number_of_rings_that_cannot_be(n: int) -> None:
 
 @pytest.mark.parametrize("space", [bag_of_words_space(), perfect_space()], ids=lambda s: s.name)
 def test_known_numbers_are_those_of_constructed_spaces(space: ConstructedSpace) -> None:
-    found = asked(space)
+    result = asked(space)
     kind = "bag" if space.name == "bag of words" else "perfect"
-    known = {one.name: getattr(one.known, kind) for one in found.quantities}
+    known = {one.name: getattr(one.known, kind) for one in result.quantities}
     assert known.keys() >= set(CONDITIONS)
     for name, value in known.items():
         if value is not None:
-            assert found[name].estimate.value == pytest.approx(value), name
-            assert found[name].estimate.invalid == 0
+            assert result[name].estimate.value == pytest.approx(value), name
+            assert result[name].estimate.invalid == 0
 
 
 def test_a_bag_of_words_fails_what_needs_ties() -> None:
-    found = asked(bag_of_words_space())
-    held = {name for name in CONDITIONS if found[name].estimate.value == 1}
+    result = asked(bag_of_words_space())
+    held = {name for name in CONDITIONS if result[name].estimate.value == 1}
     assert held == set(CONDITIONS) - {*BEYOND, *NEGATION}
-    verdict = CONDITIONS_PROBE.say(found)
+    verdict = CONDITIONS_PROBE.say(result)
     assert verdict.tone == "fails"
     assert verdict.sentence == (
         "6 of 11 conditions of an ideal space hold; those that no bag of words can meet hold in "
@@ -140,9 +140,9 @@ def test_a_bag_of_words_fails_what_needs_ties() -> None:
         "a star fits 'no star' less than the name of another thing: 0.0 %."
     )
     # A star in another colour keeps shape, size and texture of four words.
-    assert found["2.1 cosine"].estimate.value == pytest.approx(0.7, abs=0.05)
-    assert found["2.3 cosine"].estimate.value == pytest.approx(1.0)
-    assert found["3.3 margin"].estimate.value == pytest.approx(0.0, abs=1e-12)
+    assert result["2.1 cosine"].estimate.value == pytest.approx(0.7, abs=0.05)
+    assert result["2.3 cosine"].estimate.value == pytest.approx(1.0)
+    assert result["3.3 margin"].estimate.value == pytest.approx(0.0, abs=1e-12)
 
 
 def test_a_perfect_space_meets_all() -> None:
@@ -155,11 +155,11 @@ def test_a_perfect_space_meets_all() -> None:
 
 
 def test_a_collapsed_space_meets_none() -> None:
-    found = asked(collapsed_space())
-    verdict = CONDITIONS_PROBE.say(found)
+    result = asked(collapsed_space())
+    verdict = CONDITIONS_PROBE.say(result)
     assert verdict.tone == "fails"
     assert verdict.sentence.startswith("0 of 11 conditions of an ideal space hold")
-    assert found["2.1"].estimate.value == 0
+    assert result["2.1"].estimate.value == 0
     constant = asked(collapsed_space(noise=0))
     # What is equal but for rounding is a tie, and a tie does not hold.
     assert all(constant[name].estimate.value == 0 for name in CONDITIONS)
@@ -174,9 +174,9 @@ def test_a_random_space_is_at_chance() -> None:
     space = ConstructedSpace(
         "random", "random/1", lambda p: signs(p.key, 256), lambda text: signs(text, 256)
     )
-    found = asked(space)
+    result = asked(space)
     for name in (*CONDITIONS, "4.1 for all", "4.2 for all", "beyond a bag"):
-        estimate = found[name].estimate
+        estimate = result[name].estimate
         assert estimate.chance is not None
         assert estimate.low - 0.02 <= estimate.chance <= estimate.high + 0.02, name
 
@@ -198,14 +198,14 @@ def layout_space() -> ConstructedSpace:
 
 def test_a_space_of_layouts_knows_sides_and_no_colours() -> None:
     """Independent of the perfect space: tells that the neighbours of a thing are matched right."""
-    found = asked(layout_space())
-    assert found["3.2"].estimate.value == 1
-    assert found["3.3"].estimate.value == 1
+    result = asked(layout_space())
+    assert result["3.2"].estimate.value == 1
+    assert result["3.3"].estimate.value == 1
     # One of two parts is the same, against none.
-    assert found["3.3 margin"].estimate.value == pytest.approx(0.5, abs=0.1)
-    assert found["2.3"].estimate.value == 0
-    assert found["2.3 cosine"].estimate.value == pytest.approx(1.0)
-    assert CONDITIONS_PROBE.say(found).tone == "mixed"
+    assert result["3.3 margin"].estimate.value == pytest.approx(0.5, abs=0.1)
+    assert result["2.3"].estimate.value == 0
+    assert result["2.3 cosine"].estimate.value == pytest.approx(1.0)
+    assert CONDITIONS_PROBE.say(result).tone == "mixed"
 
 
 def test_images_without_a_vector_are_left_out_and_counted() -> None:
@@ -213,13 +213,13 @@ def test_images_without_a_vector_are_left_out_and_counted() -> None:
     bad = next(drawn[0].alone()).key
     space = bag_of_words_space()
     holed = replace(space, of_image=lambda p: space.of_image(p) * (np.nan if p.key == bad else 1))
-    found = conditions(concept_vectors(holed, drawn), QUICK)
-    assert found["2.1"].estimate.invalid == 1
-    assert found["2.1"].estimate.n == 7
+    result = conditions(concept_vectors(holed, drawn), QUICK)
+    assert result["2.1"].estimate.invalid == 1
+    assert result["2.1"].estimate.n == 7
     # Its thing against the seven others.
-    assert found["1.1a"].estimate.invalid == 7
-    assert found["3.2"].estimate.invalid == 0
-    assert found["4.2 for all"].estimate.n == 7
+    assert result["1.1a"].estimate.invalid == 7
+    assert result["3.2"].estimate.invalid == 0
+    assert result["4.2 for all"].estimate.n == 7
 
 
 def test_nothing_can_be_said_of_nothing() -> None:
@@ -243,19 +243,19 @@ def test_antipodal_renderings_have_no_mean() -> None:
 
     drawn = rings(1)
     space = ConstructedSpace("two poles", "poles/1", of_image, lambda text: signs(text, 64))
-    found = conditions(concept_vectors(space, drawn), QUICK)
-    assert found["1.1a"].estimate.n == 0
-    assert found["3.1 cosine"].estimate.value == pytest.approx(-1.0)
-    assert found["1.2a"].estimate.n == 0
+    result = conditions(concept_vectors(space, drawn), QUICK)
+    assert result["1.1a"].estimate.n == 0
+    assert result["3.1 cosine"].estimate.value == pytest.approx(-1.0)
+    assert result["1.2a"].estimate.n == 0
 
 
 def test_units_are_named_once_and_clustered_by_ring() -> None:
     concepts = concept_vectors(bag_of_words_space(), rings(2))
     counts = {}
-    for name, found in condition_samples(concepts).items():
-        assert len(set(found.units)) == len(found.units), name
-        assert set(found.clusters) == {"ring 0", "ring 1"}
-        counts[name] = len(found.units)
+    for name, result in condition_samples(concepts).items():
+        assert len(set(result.units)) == len(result.units), name
+        assert set(result.clusters) == {"ring 0", "ring 1"}
+        counts[name] = len(result.units)
     assert counts == {
         "1.1a": 8 * 7, "1.1b": 8 * 2 * 6, "1.2a": 8 * 3 * 2, "1.2b": 8 * 3 * 2, "2.1": 8,
         "2.2": 16, "2.3": 8, "3.1": 8, "3.2": 8, "3.3": 32, "4.1": 56, "4.2": 56,
@@ -272,10 +272,10 @@ def test_every_rate_is_drawn_with_its_chance() -> None:
 
 def test_it_is_skipped_where_it_cannot_be_asked() -> None:
     subject = constructed_subject(bag_of_words_space())
-    found = put(CONDITIONS_PROBE, subject, ProbeData("my images"))
-    assert found.skipped.startswith("my images: needs drawn scenes")
-    found = put(CONDITIONS_PROBE, replace(subject, space=None), WORLD)
-    assert found.skipped == (
+    result = run_probe(CONDITIONS_PROBE, subject, ProbeData("my images"))
+    assert result.skipped.startswith("my images: needs drawn scenes")
+    result = run_probe(CONDITIONS_PROBE, replace(subject, space=None), WORLD)
+    assert result.skipped == (
         "bag of words has no vectors of images and captions: the conditions are about cosines"
     )
 
@@ -290,19 +290,19 @@ def tiny() -> Concepts:
 
 
 def test_a_tiny_model_knows_names_and_not_places(tiny: Concepts) -> None:
-    found = conditions(tiny, QUICK)
-    assert found["1.1a"].estimate.value > 0.9
-    assert found["2.2"].estimate.value > 0.9
-    assert found["3.1"].estimate.value < 0.5
-    assert found["3.1 cosine"].estimate.value > 0.95
-    assert CONDITIONS_PROBE.say(found).sentence
+    result = conditions(tiny, QUICK)
+    assert result["1.1a"].estimate.value > 0.9
+    assert result["2.2"].estimate.value > 0.9
+    assert result["3.1"].estimate.value < 0.5
+    assert result["3.1 cosine"].estimate.value > 0.95
+    assert CONDITIONS_PROBE.say(result).sentence
 
 
 def test_conditions_hold_by_more_than_a_tie() -> None:
-    found = larger(np.array([0.3, 0.2, 0.2, np.nan]), np.array([0.2, 0.3, 0.2, 0.1]))
-    assert found.holds_N[:3].tolist() == [1.0, 0.0, 0.0]
-    assert np.isnan(found.holds_N[3])
-    assert found.margin_N[:2] == pytest.approx([0.1, -0.1])
+    result = larger(np.array([0.3, 0.2, 0.2, np.nan]), np.array([0.2, 0.3, 0.2, 0.1]))
+    assert result.holds_N[:3].tolist() == [1.0, 0.0, 0.0]
+    assert np.isnan(result.holds_N[3])
+    assert result.margin_N[:2] == pytest.approx([0.1, -0.1])
     assert below_one(np.array([0.94, 0.96, 1.0])).holds_N.tolist() == [1.0, 0.0, 0.0]
     assert for_all(
         larger(np.array([1.0, 1.0, 0.0]), np.full(3, 0.5)), ["x", "y", "x"]

@@ -73,7 +73,7 @@ class Swapping(CaptionEditor):
         pass
 
     def __call__(self, given: Sequence[Given]) -> tuple[list[Edited], EditTally]:
-        found = []
+        result = []
         for one in given:
             swapped = one.text.replace("red", "?").replace("green", "red").replace("?", "green")
             edits = (
@@ -81,40 +81,40 @@ class Swapping(CaptionEditor):
                 Edit(one.text.replace("red", "blue"), "colour", False, (0, 0)),
                 Edit(one.text.replace("dog", "puppy"), "synonym", True, (0, 0)),
             )
-            found.append(Edited(one.id, one.text, edits if "red" in one.text else ()))
-        return found, EditTally()
+            result.append(Edited(one.id, one.text, edits if "red" in one.text else ()))
+        return result, EditTally()
 
 
 def test_captions_get_negatives_and_a_positive(tmp_path: Path) -> None:
     pairs = open_pairs(str(write_lines(tmp_path)))
-    found = pairs_data(pairs, editor=Swapping())
-    assert len(found.rows) == 8
-    first, second = found.rows[:2]
+    result = pairs_data(pairs, editor=Swapping())
+    assert len(result.rows) == 8
+    first, second = result.rows[:2]
     assert first.caption == "a red dog sits on a green hill at 0 o'clock"
     assert first.negative == "a green dog sits on a red hill at 0 o'clock"
     assert first.positive == second.positive == "a red puppy sits on a green hill at 0 o'clock"
     assert (first.kind, second.kind) == ("swap", "colour")
     assert first.cluster == second.cluster == "images/0.png"
-    assert len({row.id for row in found.rows}) == 8
-    assert found.gallery is not None
-    assert len(found.gallery.captions) == len(found.gallery.images) == 4
-    assert [image.name for image in found.images] == [
+    assert len({row.id for row in result.rows}) == 8
+    assert result.gallery is not None
+    assert len(result.gallery.captions) == len(result.gallery.images) == 4
+    assert [image.name for image in result.images] == [
         str(tmp_path / "images" / f"{n}.png") for n in range(4)
     ]
-    assert found.pairs == ()
-    assert found.about == "JSON lines captions.jsonl: 4 images, 8 captions"
-    assert found.notes == ()
+    assert result.pairs == ()
+    assert result.about == "JSON lines captions.jsonl: 4 images, 8 captions"
+    assert result.notes == ()
 
 
 def test_captions_are_really_edited(tmp_path: Path) -> None:
     if pipelines.find_installed() is None:
         pytest.skip("no spaCy pipeline is installed")
     pairs = open_pairs(str(write_lines(tmp_path)))
-    found = pairs_data(pairs, kinds=("replace_colour", "swap_attributes"), seed=1)
-    assert {row.kind for row in found.rows} <= {"replace_colour", "swap_attributes"}
-    assert any(row.negative == "a green dog sits on a red hill at 0 o'clock" for row in found.rows)
+    result = pairs_data(pairs, kinds=("replace_colour", "swap_attributes"), seed=1)
+    assert {row.kind for row in result.rows} <= {"replace_colour", "swap_attributes"}
+    assert any(row.negative == "a green dog sits on a red hill at 0 o'clock" for row in result.rows)
     again = pairs_data(pairs, kinds=("replace_colour", "swap_attributes"), seed=1)
-    assert again.rows == found.rows
+    assert again.rows == result.rows
 
 
 def test_an_unknown_kind_is_an_error_not_a_note(tmp_path: Path) -> None:
@@ -128,9 +128,9 @@ def test_without_a_pipeline_there_are_no_edits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(material_pairs, "find_installed", lambda: None)
-    found = pairs_data(open_pairs(str(write_lines(tmp_path))))
-    assert [row.negative for row in found.rows] == [None] * 4
-    assert found.notes == (
+    result = pairs_data(open_pairs(str(write_lines(tmp_path))))
+    assert [row.negative for row in result.rows] == [None] * 4
+    assert result.notes == (
         "captions are not edited, since no spaCy pipeline was found: install the extra "
         "unbag[edits] and `python -m spacy download en_core_web_sm`",
     )
@@ -140,10 +140,10 @@ def test_captions_without_a_negative_are_counted(tmp_path: Path) -> None:
     more = [json.dumps({"image": "images/9.png", "captions": ["a cat"]})]
     file = write_lines(tmp_path, more=more)
     draw(tmp_path / "images" / "9.png", 90)
-    found = pairs_data(open_pairs(str(file)), editor=Swapping())
-    assert found.notes == ("1 of 5 captions have no hard negative",)
-    assert found.rows[-1].caption == "a cat"
-    assert found.rows[-1].negative is None
+    result = pairs_data(open_pairs(str(file)), editor=Swapping())
+    assert result.notes == ("1 of 5 captions have no hard negative",)
+    assert result.rows[-1].caption == "a cat"
+    assert result.rows[-1].negative is None
 
 
 def test_edits_that_were_made_before_are_taken(tmp_path: Path) -> None:
@@ -162,8 +162,8 @@ def test_edits_that_were_made_before_are_taken(tmp_path: Path) -> None:
         draw(tmp_path / f"{n}.png", n)
     file = tmp_path / "edited.jsonl"
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    found = find_probe_data(str(file))
-    assert [(row.negative, row.positive) for row in found.rows] == [
+    result = find_probe_data(str(file))
+    assert [(row.negative, row.positive) for row in result.rows] == [
         ("a blue cup 0", "a red mug 0"),
         ("a blue cup 1", "a red mug 1"),
     ]
@@ -171,20 +171,20 @@ def test_edits_that_were_made_before_are_taken(tmp_path: Path) -> None:
 
 def test_a_part_is_chosen_by_seed(tmp_path: Path) -> None:
     pairs = open_pairs(str(write_lines(tmp_path, 9)))
-    found = [pairs_data(pairs, editor=Swapping(), max_images=4, seed=seed) for seed in (0, 0, 1)]
-    names = [[image.name for image in one.images] for one in found]
+    result = [pairs_data(pairs, editor=Swapping(), max_images=4, seed=seed) for seed in (0, 0, 1)]
+    names = [[image.name for image in one.images] for one in result]
     assert names[0] == names[1] != names[2]
     assert names[0] == sorted(names[0])
-    assert found[0].notes == ("4 of 9 images are used",)
+    assert result[0].notes == ("4 of 9 images are used",)
 
 
 def test_entries_about_one_image_become_one(tmp_path: Path) -> None:
     more = [json.dumps({"image": "copy.png", "captions": ["a red dog again"]})]
     file = write_lines(tmp_path, 3, more=more)
     (tmp_path / "copy.png").write_bytes((tmp_path / "images" / "1.png").read_bytes())
-    found = pairs_data(open_pairs(str(file)), editor=Swapping())
-    assert len(found.images) == 3
-    assert found.notes == ("1 of 4 entries show an image that another shows",)
+    result = pairs_data(open_pairs(str(file)), editor=Swapping())
+    assert len(result.images) == 3
+    assert result.notes == ("1 of 4 entries show an image that another shows",)
 
 
 def test_one_image_cannot_be_told_apart(tmp_path: Path) -> None:
@@ -204,9 +204,9 @@ def test_broken_lines_and_missing_images_are_told(
     monkeypatch.setattr(material_pairs, "find_installed", lambda: None)
     lost = json.dumps({"image": "images/lost.png", "captions": ["a ghost"]})
     file = write_lines(tmp_path, more=["{broken", lost])
-    found = find_probe_data(str(file))
-    assert len(found.images) == 4
-    assert found.about == (
+    result = find_probe_data(str(file))
+    assert len(result.images) == 4
+    assert result.about == (
         "JSON lines captions.jsonl: 4 images, 8 captions, 1 missing ones left out, 1 broken "
         "lines left out"
     )
@@ -238,11 +238,11 @@ def test_class_folders_share_captions(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(material_pairs, "find_installed", lambda: None)
     for n, name in enumerate(("cat/0", "cat/1", "sea_lion/2")):
         draw(tmp_path / f"{name}.png", n)
-    found = find_probe_data(str(tmp_path))
-    assert found.gallery is not None
-    assert found.gallery.captions == ("a photo of a cat.", "a photo of a sea lion.")
-    assert found.gallery.image_T.tolist() == [0, 1, 2]
-    assert found.gallery.caption_T.tolist() == [0, 0, 1]
+    result = find_probe_data(str(tmp_path))
+    assert result.gallery is not None
+    assert result.gallery.captions == ("a photo of a cat.", "a photo of a sea lion.")
+    assert result.gallery.image_T.tolist() == [0, 1, 2]
+    assert result.gallery.caption_T.tolist() == [0, 0, 1]
 
 
 def test_images_without_captions_have_no_rows(tmp_path: Path) -> None:
@@ -250,11 +250,11 @@ def test_images_without_captions_have_no_rows(tmp_path: Path) -> None:
         draw(tmp_path / f"{n}.png", n)
     (tmp_path / "copy.png").write_bytes((tmp_path / "0.png").read_bytes())
     (tmp_path / "read me.txt").write_text("hello")
-    for found in (find_probe_data(str(tmp_path)), folder_data(tmp_path)):
-        assert (found.rows, found.pairs, found.gallery) == ((), (), None)
-        assert len(found.images) == 3
-        assert found.about == f"the folder {tmp_path.name}: 3 images without captions"
-        assert found.notes == (
+    for result in (find_probe_data(str(tmp_path)), folder_data(tmp_path)):
+        assert (result.rows, result.pairs, result.gallery) == ((), (), None)
+        assert len(result.images) == 3
+        assert result.about == f"the folder {tmp_path.name}: 3 images without captions"
+        assert result.notes == (
             "there are no captions, so only the image encoder is asked: name a file with captions",
             "1 images are copies of others",
         )
@@ -266,13 +266,13 @@ def test_a_folder_in_a_folder_is_found(tmp_path: Path) -> None:
     assert len(find_probe_data(str(tmp_path)).images) == 2
 
 
-@pytest.mark.parametrize(("count", "found"), [(0, "no images"), (1, "1 image")])
-def test_a_folder_with_too_few_images(tmp_path: Path, count: int, found: str) -> None:
+@pytest.mark.parametrize(("count", "result"), [(0, "no images"), (1, "1 image")])
+def test_a_folder_with_too_few_images(tmp_path: Path, count: int, result: str) -> None:
     for n in range(count):
         draw(tmp_path / f"{n}.png", n)
     with pytest.raises(UnbagError) as error:
         folder_data(tmp_path)
-    assert error.value.message == f"the folder {tmp_path} holds {found}"
+    assert error.value.message == f"the folder {tmp_path} holds {result}"
     assert error.value.expected == (
         "at least two different images, since models are asked to tell them apart"
     )
@@ -321,8 +321,8 @@ def test_what_is_not_there(tmp_path: Path) -> None:
 
 
 def test_images_of_a_collection_are_files(tmp_path: Path) -> None:
-    found = pairs_data(open_pairs(str(write_lines(tmp_path))), editor=Swapping())
-    assert all(isinstance(image, FileImage) for image in found.images)
+    result = pairs_data(open_pairs(str(write_lines(tmp_path))), editor=Swapping())
+    assert all(isinstance(image, FileImage) for image in result.images)
 
 
 EYE = np.eye(2, dtype=np.bool_)
@@ -352,17 +352,17 @@ def test_each_false_caption_is_a_row() -> None:
         kinds=("original", "noun", "synonym", "other noun"),
         tags={"topic": "pets"},
     )
-    found = material(item)
-    assert [(row.caption, row.negative, row.positive, row.kind) for row in found.rows] == [
+    result = material(item)
+    assert [(row.caption, row.negative, row.positive, row.kind) for row in result.rows] == [
         ("a cat", "a dog", "a feline", "noun"),
         ("a cat", "a cow", "a feline", "other noun"),
     ]
-    assert [row.id for row in found.rows] == ["toy/one/0/1", "toy/one/0/3"]
-    assert {row.cluster for row in found.rows} == {"toy/one"}
-    assert found.rows[0].tags == {"topic": "pets", "benchmark": "toy"}
-    assert found.pairs == ()
+    assert [row.id for row in result.rows] == ["toy/one/0/1", "toy/one/0/3"]
+    assert {row.cluster for row in result.rows} == {"toy/one"}
+    assert result.rows[0].tags == {"topic": "pets", "benchmark": "toy"}
+    assert result.pairs == ()
     # One image is no gallery.
-    assert found.gallery is None
+    assert result.gallery is None
 
 
 def test_what_is_true_only_has_no_negative_and_what_is_false_only_is_no_row() -> None:
@@ -382,14 +382,17 @@ def test_a_false_caption_that_is_the_true_one_is_none() -> None:
 def test_two_images_are_a_pair() -> None:
     tags = {"relation": "on/under"}
     item = Item("two", (shade(0), shade(1)), ("on", "under"), EYE, tags=tags, group="g")
-    found = material(item)
-    (pair,) = found.pairs
+    result = material(item)
+    (pair,) = result.pairs
     assert (pair.first, pair.second) == item.images
     assert pair.captions == ("on", "under")
     assert (pair.relation, pair.cluster) == ("on/under", "toy/g")
-    assert [(row.caption, row.negative) for row in found.rows] == [("on", "under"), ("under", "on")]
-    assert found.gallery is not None
-    assert found.gallery.captions == ("on", "under")
+    assert [(row.caption, row.negative) for row in result.rows] == [
+        ("on", "under"),
+        ("under", "on"),
+    ]
+    assert result.gallery is not None
+    assert result.gallery.captions == ("on", "under")
 
 
 def test_captions_must_be_true_of_one_image_only() -> None:
@@ -404,8 +407,8 @@ def test_captions_must_be_true_of_one_image_only() -> None:
 def test_pairs_of_four_are_those_of_the_metric() -> None:
     four = Item("four", tuple(map(shade, range(4))), tuple("lrou"), np.eye(4, dtype=np.bool_))
     named = bench(Pairs({"left/right": (0, 1), "on/under": (3, 2), "far": (0, 7)}))
-    found = [(p.relation, p.captions) for p in material(four, benchmark=named).pairs]
-    assert found == [("left/right", ("l", "r")), ("on/under", ("u", "o"))]
+    result = [(p.relation, p.captions) for p in material(four, benchmark=named).pairs]
+    assert result == [("left/right", ("l", "r")), ("on/under", ("u", "o"))]
     plain = material(four, benchmark=bench(Pairs()))
     assert [(p.relation, p.captions) for p in plain.pairs] == [
         ("toy", tuple("lr")),
@@ -425,18 +428,18 @@ def asked(name: str, n: int, text: str, true: int, group: str = "g") -> Item:
 
 
 def test_a_question_that_tells_two_images_apart_makes_a_pair() -> None:
-    found = material(
+    result = material(
         asked("1", 0, "Up?", 0), asked("2", 1, "Up?", 1),
         # Another question about the same two, and one with the same answer for both.
         asked("3", 0, "Down?", 1), asked("4", 1, "Down?", 0),
         asked("5", 2, "Red?", 0, "h"), asked("6", 3, "Red?", 0, "h"),
     )  # fmt: skip
-    (pair,) = found.pairs
+    (pair,) = result.pairs
     assert (pair.first.name, pair.second.name) == ("image 0", "image 1")
     assert pair.captions is None
-    assert found.rows == ()
-    assert found.gallery is None
-    assert found.notes == ("toy: 6 of 6 items are questions, whose answers are no captions",)
+    assert result.rows == ()
+    assert result.gallery is None
+    assert result.notes == ("toy: 6 of 6 items are questions, whose answers are no captions",)
 
 
 def test_grouped_captions_of_two_images_are_those_of_the_pair() -> None:
@@ -452,9 +455,9 @@ def test_ratings_classes_and_long_lists_are_said_to_be_left_out() -> None:
     rated = Item("rated", (shade(0),), ("a cat",), np.array([[0.7]]))
     classes = Item("class", (shade(1),), (Ensemble("cat", ("a cat",)),), np.array([[True]]))
     many = Item("many", (shade(2),), tuple("abcdefghijklmnopq"), np.zeros((1, 17), dtype=np.bool_))
-    found = material(rated, classes, many)
-    assert (found.rows, found.pairs, found.gallery) == ((), (), None)
-    assert found.notes == ("toy: 3 of 3 items have ratings, classes or more than 16 captions",)
+    result = material(rated, classes, many)
+    assert (result.rows, result.pairs, result.gallery) == ((), (), None)
+    assert result.notes == ("toy: 3 of 3 items have ratings, classes or more than 16 captions",)
 
 
 def search(name: str, count: int, **tags: str) -> Item:
@@ -507,34 +510,34 @@ def test_a_part_keeps_whole_clusters() -> None:
         )
         for n in range(18)
     ]
-    found = material(*items, most=10)
-    counts = Counter(row.cluster for row in found.rows)
+    result = material(*items, most=10)
+    counts = Counter(row.cluster for row in result.rows)
     assert set(counts.values()) == {4}
-    assert len(found.rows) == 8
-    assert found.notes == ("8 of 36 captions with their edits are used",)
+    assert len(result.rows) == 8
+    assert result.notes == ("8 of 36 captions with their edits are used",)
     turned = material(*items[::-1], most=10)
-    assert {row.id for row in turned.rows} == {row.id for row in found.rows}
+    assert {row.id for row in turned.rows} == {row.id for row in result.rows}
 
 
 def test_the_world_has_all_kinds_of_material() -> None:
-    found = world_probe_data()
-    assert found.is_world
-    assert {pair.relation for pair in found.pairs} >= {"left/right", "on/under", "front/behind"}
-    assert all(pair.captions for pair in found.pairs)
-    assert all(row.negative and row.negative != row.caption for row in found.rows)
-    assert len({row.id for row in found.rows}) == len(found.rows)
-    assert len({pair.id for pair in found.pairs}) == len(found.pairs)
-    assert found.gallery is not None
-    assert len(found.gallery.images) == 400
+    result = world_probe_data()
+    assert result.is_world
+    assert {pair.relation for pair in result.pairs} >= {"left/right", "on/under", "front/behind"}
+    assert all(pair.captions for pair in result.pairs)
+    assert all(row.negative and row.negative != row.caption for row in result.rows)
+    assert len({row.id for row in result.rows}) == len(result.rows)
+    assert len({pair.id for pair in result.pairs}) == len(result.pairs)
+    assert result.gallery is not None
+    assert len(result.gallery.images) == 400
     for data in (None, "world"):
-        assert len(find_probe_data(data).rows) == len(found.rows)
+        assert len(find_probe_data(data).rows) == len(result.rows)
 
 
 def test_a_part_of_the_world_is_the_world_too() -> None:
-    found = find_probe_data("world-pairs")
-    assert found.is_world
-    assert found.about == "world-pairs-a, world-pairs-b"
-    assert len(found.pairs) == 400
+    result = find_probe_data("world-pairs")
+    assert result.is_world
+    assert result.about == "world-pairs-a, world-pairs-b"
+    assert len(result.pairs) == 400
 
 
 def write_winoground(root: Path, count: int, *, without: int = 0) -> Path:
@@ -557,25 +560,25 @@ def write_winoground(root: Path, count: int, *, without: int = 0) -> Path:
 
 def test_a_benchmark_is_read_from_its_folder(tmp_path: Path) -> None:
     root = write_winoground(tmp_path, 3)
-    found = find_probe_data("winoground", root=root)
-    assert found.about == "winoground"
-    assert not found.is_world
-    assert found.pairs[0].captions == ("cup on plate 0", "plate on cup 0")
-    assert {pair.relation for pair in found.pairs} == {"Object"}
-    assert len(found.rows) == 6
-    assert found.gallery is not None
-    assert len(found.gallery.images) == 6
+    result = find_probe_data("winoground", root=root)
+    assert result.about == "winoground"
+    assert not result.is_world
+    assert result.pairs[0].captions == ("cup on plate 0", "plate on cup 0")
+    assert {pair.relation for pair in result.pairs} == {"Object"}
+    assert len(result.rows) == 6
+    assert result.gallery is not None
+    assert len(result.gallery.images) == 6
 
 
 def test_items_without_images_are_left_out_and_told(tmp_path: Path) -> None:
     root, progress = write_winoground(tmp_path, 3, without=1), Silent()
-    found = benchmark_data(["winoground"], root, progress=progress)
-    assert len(found.pairs) == 2
-    assert found.notes == (
+    result = benchmark_data(["winoground"], root, progress=progress)
+    assert len(result.pairs) == 2
+    assert result.notes == (
         "winoground: 1 of 3 items are left out, since 2 images are missing; the numbers are not "
         "those of the whole benchmark",
     )
-    assert progress.said == list(found.notes)
+    assert progress.said == list(result.notes)
 
 
 def test_a_benchmark_without_any_image(tmp_path: Path) -> None:
@@ -621,7 +624,7 @@ def test_captions_that_lie_beside_images_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "found"),
+    ("name", "text", "result"),
     [
         ("a.jsonl", '{"file": "0.png", "words": "a star"}', "line 1 has neither caption nor"),
         ("a.jsonl", "a star", "line 1 is not JSON"),
@@ -630,10 +633,10 @@ def test_captions_that_lie_beside_images_are_named(tmp_path: Path) -> None:
     ],
 )
 def test_captions_of_which_no_line_can_be_read_say_why(
-    tmp_path: Path, name: str, text: str, found: str
+    tmp_path: Path, name: str, text: str, result: str
 ) -> None:
     (tmp_path / name).write_text(f"{text}\n")
-    with pytest.raises(UnbagError, match=found) as error:
+    with pytest.raises(UnbagError, match=result) as error:
         find_probe_data(str(tmp_path / name))
     # No option that a diagnosis does not have.
     assert "--" not in f"{error.value.expected} {error.value.hint}"
@@ -690,10 +693,10 @@ def test_the_nearest_images_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
     copy = replace(every[0], name="a again")
     for block in (1, 2, 512):
         monkeypatch.setattr(material_pairs, "BLOCK", block)
-        found = near_pairs(space, [*every, copy], max_pairs=3)
+        result = near_pairs(space, [*every, copy], max_pairs=3)
         # Cosines: a-b .8, b-c .6, a-c 0 and c-d 0, b-d -.8, a-d -1.
-        assert [one.id for one in found] == ["a/b", "b/c", "a/c"]
+        assert [one.id for one in result] == ["a/b", "b/c", "a/c"]
         assert len(near_pairs(space, every, max_pairs=100)) == 6
-    assert {one.relation for one in found} == {"nearest images"}
-    assert found[0].captions is None
+    assert {one.relation for one in result} == {"nearest images"}
+    assert result[0].captions is None
     assert near_pairs(space, every[:1]) == ()

@@ -50,7 +50,7 @@ from unbag.world.grammar import holds, parse
 from unbag.world.rendering import SceneImage
 from unbag.world.vocabulary import DEFAULT
 
-from .asking import put
+from .asking import run_probe
 
 WORLD = ProbeData("the world", is_world=True)
 
@@ -108,8 +108,8 @@ def test_a_bag_of_words_is_at_chance_for_relation_and_binding() -> None:
     space = bag_of_words_space()
     (sheet,) = image_sheets(seed=0, images=192, is_full=False)
     for label in sheet.labels:
-        found = read(space.images(sheet.inputs), label.class_N, sheet.groups)
-        assert found.accuracy == 0.5, label.name
+        result = read(space.images(sheet.inputs), label.class_N, sheet.groups)
+        assert result.accuracy == 0.5, label.name
     for said in caption_sheets(seed=0, captions=96, is_full=True):
         (label,) = said.labels
         assert read(space.captions(said.inputs), label.class_N, said.groups).accuracy == 0.5
@@ -126,13 +126,13 @@ def test_presence_and_number_are_another_matter() -> None:
 
 
 def test_verdict_of_a_bag_of_words() -> None:
-    found = put(EXTRACT, constructed_subject(bag_of_words_space()), WORLD, QUICK)
-    assert found["left/right, projected, linear"].estimate.value == 0.5
-    assert found["binding, projected, linear"].estimate.value == 0.5
+    result = run_probe(EXTRACT, constructed_subject(bag_of_words_space()), WORLD, QUICK)
+    assert result["left/right, projected, linear"].estimate.value == 0.5
+    assert result["binding, projected, linear"].estimate.value == 0.5
     # All captions of a set are one vector: a tie counts half.
-    assert found["binding, own score"].estimate.value == 0.5
-    assert found.notes == (NO_LAYERS,)
-    verdict = EXTRACT.say(found)
+    assert result["binding, own score"].estimate.value == 0.5
+    assert result.notes == (NO_LAYERS,)
+    verdict = EXTRACT.say(result)
     assert verdict.tone == "fails"
     assert verdict.sentence.startswith(
         "Left or right cannot be read from the vector that is compared (50.0 % "
@@ -140,20 +140,20 @@ def test_verdict_of_a_bag_of_words() -> None:
 
 
 def test_verdict_of_a_perfect_space() -> None:
-    found = put(EXTRACT, constructed_subject(perfect_space()), WORLD, QUICK)
-    assert found["left/right, own score"].estimate.value == 1.0
-    assert found["binding, own score"].estimate.value == 1.0
-    verdict = EXTRACT.say(found)
+    result = run_probe(EXTRACT, constructed_subject(perfect_space()), WORLD, QUICK)
+    assert result["left/right, own score"].estimate.value == 1.0
+    assert result["binding, own score"].estimate.value == 1.0
+    verdict = EXTRACT.say(result)
     assert "its score uses it (100.0 % [" in verdict.sentence
     assert verdict.tone == "holds"
 
 
 def test_constant_vectors_are_at_chance_on_both_sides() -> None:
     subject = constructed_subject(collapsed_space(noise=0.0))
-    found = put(EXTRACT, subject, WORLD, QUICK)
-    assert found["left/right, projected, mlp"].estimate.value == 0.5
-    assert EXTRACT.say(found).tone == "fails"
-    said = put(EXTRACT_TEXT, replace(subject, random_init=subject), WORLD, QUICK)
+    result = run_probe(EXTRACT, subject, WORLD, QUICK)
+    assert result["left/right, projected, mlp"].estimate.value == 0.5
+    assert EXTRACT.say(result).tone == "fails"
+    said = run_probe(EXTRACT_TEXT, replace(subject, random_init=subject), WORLD, QUICK)
     assert said["order, projected, linear"].estimate.value == 0.5
     assert said["order, projected, linear, random encoder"].estimate.value == 0.5
     assert EXTRACT_TEXT.say(said).tone == "fails"
@@ -205,22 +205,22 @@ def _layered() -> LayeredSpace:
 
 
 def test_what_is_in_the_patches_only_is_lost_in_the_read_out() -> None:
-    found = put(EXTRACT, constructed_subject(_layered()), WORLD, QUICK)
+    result = run_probe(EXTRACT, constructed_subject(_layered()), WORLD, QUICK)
     # Not all: both things can lie in one half.
-    assert found["left/right, patches by quarter, linear"].estimate.value > 0.95
-    assert found["left/right, unprojected, linear"].estimate.value == 0.5
-    assert found["left/right, projected, linear"].estimate.value == 0.5
-    assert found["left/right, mean patch, linear"].estimate.value == 0.5
+    assert result["left/right, patches by quarter, linear"].estimate.value > 0.95
+    assert result["left/right, unprojected, linear"].estimate.value == 0.5
+    assert result["left/right, projected, linear"].estimate.value == 0.5
+    assert result["left/right, mean patch, linear"].estimate.value == 0.5
     # The curve: nothing before layer 2, all of it after.
-    assert found["left/right, patches by quarter at layer 1, linear"].estimate.value == 0.5
-    curve = next(plot for plot in found.plots if plot.title.startswith("left/right"))
+    assert result["left/right, patches by quarter at layer 1, linear"].estimate.value == 0.5
+    curve = next(plot for plot in result.plots if plot.title.startswith("left/right"))
     assert isinstance(curve, Lines)
     assert curve.chance == 0.5
     by_name = {series.name: series for series in curve.series}
     assert by_name["patches by quarter"].x == (0.0, 1.0, 3.0)
     assert by_name["patches by quarter"].y[-1] > 0.95
     assert set(by_name["vector that is read out"].y) == {0.5}
-    sentence = EXTRACT.say(found).sentence
+    sentence = EXTRACT.say(result).sentence
     assert sentence.startswith("Left or right can be read from the patches (")
     assert "but not from the vector that is compared (50.0 %" in sentence
     assert "it is there, and the read-out loses it" in sentence
@@ -260,9 +260,9 @@ def test_means_over_a_mask_and_over_quarters() -> None:
     mask_NL = torch.ones(1, 16) > 0
     whole = TokenFeatures(vector_NLW, mask_NL)
     assert mean_place(whole).tolist() == [[7.5]]
-    found = quarters(whole)
-    assert found is not None
-    assert found.tolist() == [[2.5, 4.5, 10.5, 12.5]]
+    result = quarters(whole)
+    assert result is not None
+    assert result.tolist() == [[2.5, 4.5, 10.5, 12.5]]
     assert quarters(TokenFeatures(vector_NLW[:, :15], mask_NL[:, :15])) is None
     mask_NL[0, 2:] = False
     assert mean_place(whole).tolist() == [[0.5]]
@@ -281,9 +281,9 @@ def test_ties_of_the_own_score_count_their_share() -> None:
 def test_who_cannot_be_asked_is_skipped_with_the_reason() -> None:
     subject = constructed_subject(bag_of_words_space())
     for probe in (EXTRACT, EXTRACT_TEXT):
-        assert "my images: " in put(probe, subject, ProbeData("my images")).skipped
+        assert "my images: " in run_probe(probe, subject, ProbeData("my images")).skipped
         blind = ProbedModel("chat", subject.model, None, subject.scorer)
-        assert put(probe, blind, WORLD).skipped == "chat has no vectors to read from"
+        assert run_probe(probe, blind, WORLD).skipped == "chat has no vectors to read from"
 
 
 def test_both_probes_are_registered() -> None:

@@ -67,11 +67,11 @@ class Parts:
         return TokenFeatures(torch.from_numpy(rows), torch.ones(rows.shape[:2]) > 0)
 
     def captions(self, captions: Sequence[str]) -> TokenFeatures:
-        found = [self._pieces(caption) for caption in captions]
-        long = max(map(len, found))
-        vector_NLW = np.zeros((len(found), long, 4), dtype=np.float32)
-        mask_NL = np.zeros((len(found), long), dtype=np.bool_)
-        for at, rows in enumerate(found):
+        result = [self._pieces(caption) for caption in captions]
+        long = max(map(len, result))
+        vector_NLW = np.zeros((len(result), long, 4), dtype=np.float32)
+        mask_NL = np.zeros((len(result), long), dtype=np.bool_)
+        for at, rows in enumerate(result):
             vector_NLW[at, : len(rows)], mask_NL[at, : len(rows)] = rows, True
         return TokenFeatures(torch.from_numpy(vector_NLW), torch.from_numpy(mask_NL))
 
@@ -101,26 +101,26 @@ class Space:
 
 @pytest.mark.parametrize("special", [(0, 0), (0, 1), (1, 1)])
 def test_a_word_lights_up_its_patch(special: tuple[int, int]) -> None:
-    found = word_maps(Space(Parts(special=special)), IMAGE, "a c dd")
-    assert [one.word for one in found.maps] == ["a", "c", "dd"]
-    shown = [one.values for one in found.maps]
+    result = word_maps(Space(Parts(special=special)), IMAGE, "a c dd")
+    assert [one.word for one in result.maps] == ["a", "c", "dd"]
+    shown = [one.values for one in result.maps]
     assert shown == [((1, 0), (0, 0)), ((0, 0), (1, 0)), ((0, 0), (0, 1))]
-    assert (found.title, found.caption) == ("a space", "a c dd")
-    assert found.image.startswith("data:image/")
+    assert (result.title, result.caption) == ("a space", "a c dd")
+    assert result.image.startswith("data:image/")
 
 
 def test_a_word_of_two_pieces_is_their_mean() -> None:
-    found = word_maps(Space(Parts()), IMAGE, "b aaca")
-    assert [one.word for one in found.maps] == ["b", "aaca"]
+    result = word_maps(Space(Parts()), IMAGE, "b aaca")
+    assert [one.word for one in result.maps] == ["b", "aaca"]
     # (a + c) / |a + c|
-    assert found.maps[1].values == ((0.7071, 0), (0.7071, 0))
+    assert result.maps[1].values == ((0.7071, 0), (0.7071, 0))
 
 
 def test_pieces_are_shown_where_words_do_not_add_up() -> None:
-    found = word_maps(Space(Parts(counts_oddly=True)), IMAGE, "a b c")
-    assert [one.word for one in found.maps] == [f"piece {i}" for i in range(1, 7)]
-    found = word_maps(Space(Parts(special=(2, 1))), IMAGE, "a b")
-    assert [one.word for one in found.maps] == [f"piece {i}" for i in range(1, 6)]
+    result = word_maps(Space(Parts(counts_oddly=True)), IMAGE, "a b c")
+    assert [one.word for one in result.maps] == [f"piece {i}" for i in range(1, 7)]
+    result = word_maps(Space(Parts(special=(2, 1))), IMAGE, "a b")
+    assert [one.word for one in result.maps] == [f"piece {i}" for i in range(1, 6)]
 
 
 def test_a_long_caption_is_cut_to_24_words() -> None:
@@ -140,15 +140,15 @@ def test_what_cannot_be_mapped_says_so() -> None:
 def test_the_tiny_model_has_maps_of_words() -> None:
     space = EncoderSpace(load_tiny("base"))
     image = PixelImage(np.full((64, 64, 3), 90, dtype=np.uint8))
-    found = word_maps(space, image, "a red star, left of a cup.")
-    assert [one.word for one in found.maps] == ["a", "red", "star,", "left", "of", "a", "cup."]
+    result = word_maps(space, image, "a red star, left of a cup.")
+    assert [one.word for one in result.maps] == ["a", "red", "star,", "left", "of", "a", "cup."]
     assert space.tokens is not None
     words = space.tokens.captions(["a red star, left of a cup."]).vector_NLW[0]
     patches = space.tokens.images([image]).vector_NLW[0]
-    side = len(found.maps[0].values)
+    side = len(result.maps[0].values)
     assert side**2 == len(patches)
     cosine_L = np.round((patches @ words[1]).numpy().astype(float), 4)
-    assert found.maps[1].values == tuple(map(tuple, cosine_L.reshape(side, side).tolist()))
+    assert result.maps[1].values == tuple(map(tuple, cosine_L.reshape(side, side).tolist()))
 
 
 ENCODER = load_tiny("base")
@@ -177,18 +177,18 @@ class Cosines(Reader):
 
 
 def map_arrays(reader: Reader, caption: str = STAR_LEFT) -> dict[str, np.ndarray]:
-    found = reader_maps(ReaderScorer(ENCODER, reader), NOISE, caption)
-    return {f"{at} {one.word}": np.array(one.values) for at, one in enumerate(found.maps)}
+    result = reader_maps(ReaderScorer(ENCODER, reader), NOISE, caption)
+    return {f"{at} {one.word}": np.array(one.values) for at, one in enumerate(result.maps)}
 
 
 def test_a_reader_of_cosines_draws_what_the_model_draws() -> None:
-    found = reader_maps(ReaderScorer(ENCODER, Cosines()), NOISE, STAR_LEFT)
+    result = reader_maps(ReaderScorer(ENCODER, Cosines()), NOISE, STAR_LEFT)
     own = word_maps(EncoderSpace(ENCODER), NOISE, STAR_LEFT)
-    assert (found.title, found.about) == ("tiny:base+cosines", "Cosines.")
-    assert (found.is_signed, own.is_signed) == (True, False)
-    assert (found.caption, found.image) == (own.caption, own.image)
-    assert [one.word for one in found.maps] == STAR_LEFT.split()
-    for mine, theirs in zip(found.maps, own.maps, strict=True):
+    assert (result.title, result.about) == ("tiny:base+cosines", "Cosines.")
+    assert (result.is_signed, own.is_signed) == (True, False)
+    assert (result.caption, result.image) == (own.caption, own.image)
+    assert [one.word for one in result.maps] == STAR_LEFT.split()
+    for mine, theirs in zip(result.maps, own.maps, strict=True):
         assert np.allclose(mine.values, theirs.values, atol=2e-4)
 
 
@@ -201,19 +201,19 @@ def test_words_behind_the_last_column_are_not_drawn() -> None:
 def test_pieces_are_drawn_where_words_do_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     scorer = ReaderScorer(ENCODER, Cosines())
     monkeypatch.setattr(scorer, "count_tokens", lambda captions: [4] * len(captions))
-    found = reader_maps(scorer, NOISE, STAR_LEFT)
-    assert [one.word for one in found.maps] == [f"piece {at}" for at in range(1, 5)]
+    result = reader_maps(scorer, NOISE, STAR_LEFT)
+    assert [one.word for one in result.maps] == [f"piece {at}" for at in range(1, 5)]
 
 
 def test_a_reader_of_whole_captions_is_asked_with_each_word_alone() -> None:
     sizes = Sizes(PATCHES, ENCODER.config.picture_width, ENCODER.config.joint)
     torch.manual_seed(0)
     reader = Pacl(PaclSettings(), sizes).eval()
-    found = map_arrays(reader, "a red cup")
-    assert list(found) == [f"0 {WHOLE}", "1 a", "2 red", "3 cup"]
-    assert np.allclose(found["2 red"], map_arrays(reader, "red")[f"0 {WHOLE}"], atol=2e-4)
-    assert not np.allclose(found["2 red"], found["3 cup"], atol=1e-2)
-    assert found["2 red"].shape == (8, 8)
+    result = map_arrays(reader, "a red cup")
+    assert list(result) == [f"0 {WHOLE}", "1 a", "2 red", "3 cup"]
+    assert np.allclose(result["2 red"], map_arrays(reader, "red")[f"0 {WHOLE}"], atol=2e-4)
+    assert not np.allclose(result["2 red"], result["3 cup"], atol=1e-2)
+    assert result["2 red"].shape == (8, 8)
     assert list(map_arrays(reader, "")) == [f"0 {WHOLE}"]
 
 
@@ -309,15 +309,15 @@ def brightness(image: ImageSource | None) -> float:
 
 
 def values(scorer: Scorer, caption: str = CAPTION) -> list[tuple[str, np.ndarray]]:
-    found = covered_maps(scorer, lit(), caption)
-    return [(one.word, np.array(one.values)) for one in found.maps]
+    result = covered_maps(scorer, lit(), caption)
+    return [(one.word, np.array(one.values)) for one in result.maps]
 
 
 def only(value: float) -> np.ndarray:
     """A map of one cell."""
-    found = np.zeros((GRID, GRID))
-    found[LAMP] = value
-    return found
+    result = np.zeros((GRID, GRID))
+    result[LAMP] = value
+    return result
 
 
 @pytest.mark.parametrize("shape", [(40, 33), (6, 6), (7, 100)])
@@ -354,8 +354,8 @@ def test_an_image_smaller_than_the_grid_has_no_cells() -> None:
 
 def test_the_word_that_one_cell_tells_is_on_its_map_alone() -> None:
     model = Lamps()
-    found = covered_maps(LIKELIHOOD(model), lit(), CAPTION)
-    assert (found.title, found.asked, found.about, found.is_signed) == (
+    result = covered_maps(LIKELIHOOD(model), lit(), CAPTION)
+    assert (result.title, result.asked, result.about, result.is_signed) == (
         "lamps", PROMPT, COVERED_LOGS, True,
     )  # fmt: skip
     maps = values(LIKELIHOOD(model))
@@ -363,7 +363,7 @@ def test_the_word_that_one_cell_tells_is_on_its_map_alone() -> None:
     by_hand = math.log(255 / MEAN)
     for word, map_LL in maps:
         assert map_LL == pytest.approx(only(by_hand if word == "lamp" else 0), abs=1e-4)
-    assert [one.whole for one in found.maps[:3]] == ["log p -0.69", "log p 0.00", "log p -0.69"]
+    assert [one.whole for one in result.maps[:3]] == ["log p -0.69", "log p 0.00", "log p -0.69"]
     # Where pieces of words are not known, every beginning of the caption is asked for.
     begun = ("a", "a lamp", "a lamp left", "a lamp left of", "a lamp left of a", CAPTION)
     assert set(model.asked) == {(PROMPT, begun)}

@@ -35,7 +35,7 @@ from unbag.probes.stability import STABILITY, stability
 from unbag.registry import find
 from unbag.types import FloatArray, ImageSource, Sparse
 
-from .asking import put
+from .asking import run_probe
 from .named_images import Named
 
 QUICK = Options(resamples=200)
@@ -54,55 +54,55 @@ class Given:
     tokens: None = None
 
     def images(self, images: Sequence[ImageSource]) -> FloatArray:
-        found = [self.image.get(p.key.rpartition(":")[2], (0.0, 1.0)) for p in images]
-        return np.array(found, dtype=float).reshape(-1, 2)
+        result = [self.image.get(p.key.rpartition(":")[2], (0.0, 1.0)) for p in images]
+        return np.array(result, dtype=float).reshape(-1, 2)
 
     def captions(self, captions: Sequence[str]) -> FloatArray:
-        found = [self.caption.get(caption, (0.0, 1.0)) for caption in captions]
-        return np.array(found, dtype=float).reshape(-1, 2)
+        result = [self.caption.get(caption, (0.0, 1.0)) for caption in captions]
+        return np.array(result, dtype=float).reshape(-1, 2)
 
 
 @pytest.fixture(scope="module")
 def world() -> ProbeData:
-    found = world_probe_data()
-    assert found.gallery is not None
-    rows = choose_rows([row for row in found.rows if is_swap(row)], Options())
-    return replace(found, rows=tuple(rows), gallery=choose_gallery(found.gallery, 60))
+    result = world_probe_data()
+    assert result.gallery is not None
+    rows = choose_rows([row for row in result.rows if is_swap(row)], Options())
+    return replace(result, rows=tuple(rows), gallery=choose_gallery(result.gallery, 60))
 
 
-def said(subject: ProbedModel, material: ProbeData) -> Verdict:
-    return ORDER.say(put(ORDER, subject, material, QUICK))
+def said(subject: ProbedModel, data: ProbeData) -> Verdict:
+    return ORDER.say(run_probe(ORDER, subject, data, QUICK))
 
 
 def test_a_bag_of_words_is_blind_and_loses_nothing(world: ProbeData) -> None:
-    finding = put(ORDER, constructed_subject(bag_of_words_space()), world, QUICK)
-    verdict = ORDER.say(finding)
+    result = run_probe(ORDER, constructed_subject(bag_of_words_space()), world, QUICK)
+    verdict = ORDER.say(result)
     assert verdict.tone == "fails"
     assert verdict.sentence.startswith(
         "No: a caption and another sentence of the same words have the same vector (cosine 1.000"
     )
     assert "100.0 % [94.0, 100.0] of retrieval is left with all words shuffled" in verdict.sentence
     for name in ("swaps", "all_words", "trigrams", "within_trigrams", *BY_TAG):
-        assert finding[f"order precision, {name}"].estimate.value == 0
-        assert finding[f"similarity, {name}"].estimate.value == pytest.approx(1)
-        assert finding[f"order precision, {name}"].known.bag == 0
+        assert result[f"order precision, {name}"].estimate.value == 0
+        assert result[f"similarity, {name}"].estimate.value == pytest.approx(1)
+        assert result[f"order precision, {name}"].known.bag == 0
     for name in ("all_words", "nouns_and_adjectives", "rows_4", "columns_4", "patches_9"):
         for way in ("text to image", "image to text"):
-            assert finding[f"retention, {name}, {way}"].estimate.value == pytest.approx(1)
-    assert finding["similarity, another caption"].estimate.value < 0.5
-    assert finding.headline == "order precision, swaps"
-    assert finding.notes == ("Parts of speech: the words of the world.",)
+            assert result[f"retention, {name}, {way}"].estimate.value == pytest.approx(1)
+    assert result["similarity, another caption"].estimate.value < 0.5
+    assert result.headline == "order precision, swaps"
+    assert result.notes == ("Parts of speech: the words of the world.",)
 
 
 def test_a_perfect_space_sees_order_and_loses_all_without_it(world: ProbeData) -> None:
-    finding = put(ORDER, constructed_subject(perfect_space()), world, QUICK)
-    verdict = ORDER.say(finding)
+    result = run_probe(ORDER, constructed_subject(perfect_space()), world, QUICK)
+    verdict = ORDER.say(result)
     assert verdict.tone == "holds"
     assert verdict.sentence.startswith("Yes: the image prefers a caption to another sentence of")
     for name in ("swaps", "all_words", "trigrams", "within_trigrams", *BY_TAG):
-        assert finding[f"order precision, {name}"].estimate.value == 1
-    assert finding["R@1, original, text to image"].estimate.value == 1
-    assert finding["retention, all_words, text to image"].estimate.value < 0.1
+        assert result[f"order precision, {name}"].estimate.value == 1
+    assert result["R@1, original, text to image"].estimate.value == 1
+    assert result["retention, all_words, text to image"].estimate.value < 0.1
 
 
 def test_a_collapsed_space_is_told_to_be_one(world: ProbeData) -> None:
@@ -114,18 +114,18 @@ def test_a_collapsed_space_is_told_to_be_one(world: ProbeData) -> None:
 
 
 def test_constant_vectors_prefer_nothing(world: ProbeData) -> None:
-    finding = put(ORDER, constructed_subject(collapsed_space(noise=0)), world, QUICK)
-    assert ORDER.say(finding).tone == "fails"
-    assert finding["order precision, swaps"].estimate.value == 0
-    assert finding["R@1, original, text to image"].estimate.value == 0
-    assert np.isnan(finding["retention, all_words, text to image"].estimate.value)
+    result = run_probe(ORDER, constructed_subject(collapsed_space(noise=0)), world, QUICK)
+    assert ORDER.say(result).tone == "fails"
+    assert result["order precision, swaps"].estimate.value == 0
+    assert result["R@1, original, text to image"].estimate.value == 0
+    assert np.isnan(result["retention, all_words, text to image"].estimate.value)
 
 
 def test_all_seeds_are_asked_in_full_and_images_resampled_together(world: ProbeData) -> None:
     assert world.gallery is not None
     few = replace(world, gallery=choose_gallery(world.gallery, 8), rows=())
     subject = constructed_subject(bag_of_words_space())
-    quick, full = (put(ORDER, subject, few, replace(QUICK, is_full=f)) for f in (False, True))
+    quick, full = (run_probe(ORDER, subject, few, replace(QUICK, is_full=f)) for f in (False, True))
     name = "R@1, all_words, text to image"
     assert (quick[name].estimate.n, full[name].estimate.n) == (8, 24)
     outcomes = full[name].outcomes
@@ -146,26 +146,26 @@ def test_a_tie_is_no_preference_and_rounding_no_difference() -> None:
     image = np.array([[1.0, 0.0]] * 4)
     caption = np.array([[0.8, 0.6], [0.8, 0.6], [0.8, 0.6], [np.nan, 1.0]])
     other = np.array([[0.6, 0.8], [0.8, 0.6], [0.8 - 1e-8, 0.6], [1.0, 0.0]])
-    found = preferred(image, caption, other)
-    assert found[:3].tolist() == [1, 0, 0]
-    assert np.isnan(found[3])
+    result = preferred(image, caption, other)
+    assert result[:3].tolist() == [1, 0, 0]
+    assert np.isnan(result[3])
 
 
 def test_worked_retention() -> None:
     """Both captions find their image; shuffled, neither text is known, and all is a tie."""
     space = Given({"p": (1, 0), "q": (0.6, 0.8)}, {"a b": (1, 0), "c d": (0.6, 0.8)})
     gallery = Gallery((Named("p"), Named("q")), ("a b", "c d"), np.arange(2), np.arange(2))
-    finding = order(space, ProbeData("two", gallery=gallery), QUICK)
-    assert finding["R@1, original, text to image"].estimate.value == 1
-    assert finding["R@1, original, text to image"].estimate.chance == 0.5
+    result = order(space, ProbeData("two", gallery=gallery), QUICK)
+    assert result["R@1, original, text to image"].estimate.value == 1
+    assert result["R@1, original, text to image"].estimate.chance == 0.5
     # "b a" and "d c" are both (0, 1), so both find the second image, and images find a tie.
-    assert finding["R@1, all_words, text to image"].estimate.value == 0.5
-    assert finding["retention, all_words, text to image"].estimate.value == 0.5
-    assert finding["retention, all_words, image to text"].estimate.value == 0
-    assert finding["similarity, all_words"].estimate.value == pytest.approx((0 + 0.8) / 2)
-    assert finding.headline == "order precision, all_words"
-    assert any(note.startswith("No tagger, so") for note in finding.notes)
-    assert any("language alone" in note for note in finding.notes)
+    assert result["R@1, all_words, text to image"].estimate.value == 0.5
+    assert result["retention, all_words, text to image"].estimate.value == 0.5
+    assert result["retention, all_words, image to text"].estimate.value == 0
+    assert result["similarity, all_words"].estimate.value == pytest.approx((0 + 0.8) / 2)
+    assert result.headline == "order precision, all_words"
+    assert any(note.startswith("No tagger, so") for note in result.notes)
+    assert any("language alone" in note for note in result.notes)
 
 
 def test_only_swaps_prove_that_order_is_seen() -> None:
@@ -190,10 +190,10 @@ def test_a_kind_of_swap_at_chance_makes_it_a_part() -> None:
     rows = [row(i, kind) for i in range(60) for kind in ("things", "colours", "both")]
     right = {r.caption: (1.0, 0.0) for r in rows if r.kind != "things" or int(r.id[6:]) % 2}
     space = Given({r.image.key: (1.0, 0.0) for r in rows}, right)
-    finding = order(space, ProbeData("swaps", rows=tuple(rows)), QUICK)
-    assert finding["order precision, swaps"].estimate.value == pytest.approx(150 / 180)
-    assert finding["order precision, swaps: things"].estimate.value == 0.5
-    verdict = ORDER.say(finding)
+    result = order(space, ProbeData("swaps", rows=tuple(rows)), QUICK)
+    assert result["order precision, swaps"].estimate.value == pytest.approx(150 / 180)
+    assert result["order precision, swaps: things"].estimate.value == 0.5
+    verdict = ORDER.say(result)
     assert verdict.tone == "mixed"
     assert verdict.sentence.startswith("In part (things: 50.0 % [37.7, 62.3]): the image prefers")
     few = tuple(row for row in rows if row.kind != "things" or int(row.id[6:]) < 19)
@@ -204,21 +204,21 @@ def test_a_kind_of_swap_at_chance_makes_it_a_part() -> None:
 def test_captions_without_another_order_are_left_out_and_counted() -> None:
     space = Given({"p": (1, 0), "q": (0, 1)}, {"star": (1, 0), "red cup": (0, 1)})
     gallery = Gallery((Named("p"), Named("q")), ("star", "red cup"), np.arange(2), np.arange(2))
-    finding = order(space, ProbeData("two", gallery=gallery), QUICK)
-    assert finding["order precision, all_words"].estimate.n == 1
-    assert finding["R@1, all_words, text to image"].estimate.n == 1
-    assert any("without another order are left out: " in note for note in finding.notes)
-    assert any("all_words 1" in note for note in finding.notes)
+    result = order(space, ProbeData("two", gallery=gallery), QUICK)
+    assert result["order precision, all_words"].estimate.n == 1
+    assert result["R@1, all_words, text to image"].estimate.n == 1
+    assert any("without another order are left out: " in note for note in result.notes)
+    assert any("all_words 1" in note for note in result.notes)
 
 
 def test_a_single_image_is_asked_without_retrieval() -> None:
     row = Row("r", Named("p"), "a red star", negative="a red cup")
     space = Given({"p": (1, 0)}, {"a red star": (1, 0)})
-    finding = order(space, ProbeData("one", rows=(row,)), QUICK)
-    assert "Retrieval is not asked: it needs two images and two captions." in finding.notes
-    assert finding["order precision, all_words"].estimate.value == 1
-    assert finding.get("R@1, original, text to image") is None
-    verdict = ORDER.say(finding)
+    result = order(space, ProbeData("one", rows=(row,)), QUICK)
+    assert "Retrieval is not asked: it needs two images and two captions." in result.notes
+    assert result["order precision, all_words"].estimate.value == 1
+    assert result.get("R@1, original, text to image") is None
+    verdict = ORDER.say(result)
     assert verdict.tone == "mixed"
     assert verdict.sentence.startswith("Not decided: ")
 
@@ -229,15 +229,15 @@ def test_missing_vectors_are_left_out(world: ProbeData) -> None:
     lost = world.gallery.images[0].key
 
     def of_image(image: ImageSource) -> FloatArray:
-        found = bag.of_image(image)
-        return found * np.nan if image.key == lost else found
+        result = bag.of_image(image)
+        return result * np.nan if image.key == lost else result
 
     space = replace(bag, of_image=of_image, _image={}, _caption={})
-    finding = put(ORDER, constructed_subject(space), world, QUICK)
-    found = finding["R@1, original, image to text"].estimate
-    assert found.invalid == 1
-    assert finding["order precision, all_words"].estimate.invalid == 1
-    assert finding["retention, all_words, image to text"].estimate.value == pytest.approx(1)
+    result = run_probe(ORDER, constructed_subject(space), world, QUICK)
+    result = result["R@1, original, image to text"].estimate
+    assert result.invalid == 1
+    assert result["order precision, all_words"].estimate.invalid == 1
+    assert result["retention, all_words, image to text"].estimate.value == pytest.approx(1)
 
 
 def test_nothing_that_is_a_number_is_not_known() -> None:
@@ -268,16 +268,16 @@ def test_images_that_cannot_be_opened_leave_the_questions_open(
     gallery = Gallery(images, ("a b", "c d"), np.arange(2), np.arange(2))
     rows = tuple(Row(f"{i}", one, "a b", "b a", "a b e") for i, one in enumerate(images))
     pair = ImagePair("x", *images, "left/right", ("a b", "b a"))
-    material = ProbeData("lost", rows, (pair,), gallery)
-    assert probe.say(ask(Unopened({}, {"a b": (1, 0)}), material, QUICK)).tone == "told"
+    data = ProbeData("lost", rows, (pair,), gallery)
+    assert probe.say(ask(Unopened({}, {"a b": (1, 0)}), data, QUICK)).tone == "told"
 
 
 def test_what_cannot_be_asked_is_skipped_with_the_reason(world: ProbeData) -> None:
     subject = constructed_subject(bag_of_words_space())
-    found = put(ORDER, subject, ProbeData("a folder without captions", is_world=True))
-    assert found.skipped == "a folder without captions: no captions with their images"
-    found = put(ORDER, replace(subject, name="chat", space=None), world)
-    assert found.skipped == "chat has no vectors of captions"
+    result = run_probe(ORDER, subject, ProbeData("a folder without captions", is_world=True))
+    assert result.skipped == "a folder without captions: no captions with their images"
+    result = run_probe(ORDER, replace(subject, name="chat", space=None), world)
+    assert result.skipped == "chat has no vectors of captions"
 
 
 def test_shuffles_by_part_of_speech_need_a_tagger() -> None:

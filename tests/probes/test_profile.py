@@ -42,7 +42,7 @@ from unbag.world.oracles import Oracle, bag_of_words, position_blind, scene_of, 
 from unbag.world.scenes import is_clear
 from unbag.world.vocabulary import DEFAULT, Relation, withheld_combinations
 
-from .asking import put
+from .asking import run_probe
 
 WORLD = ProbeData("the world", is_world=True)
 
@@ -57,11 +57,11 @@ CASES = tuple(cases(n=BLOCK))
 
 
 def asked(scorer: Scorer) -> ProbeResult:
-    return put(PROFILE, ProbedModel(scorer.name, scorer, None, scorer), WORLD, QUICK)
+    return run_probe(PROFILE, ProbedModel(scorer.name, scorer, None, scorer), WORLD, QUICK)
 
 
-def _grid(found: ProbeResult) -> Grid:
-    grid = found.plots[1]
+def _grid(result: ProbeResult) -> Grid:
+    grid = result.plots[1]
     assert isinstance(grid, Grid)
     return grid
 
@@ -138,10 +138,10 @@ def test_combinations_are_of_the_named_things() -> None:
 
 
 def _by_case(items: tuple[Item, ...]) -> list[list[Item]]:
-    found: dict[str, list[Item]] = {}
+    result: dict[str, list[Item]] = {}
     for item in items:
-        found.setdefault(item.group, []).append(item)
-    return list(found.values())
+        result.setdefault(item.group, []).append(item)
+    return list(result.values())
 
 
 def test_a_case_depends_on_seed_and_number_alone() -> None:
@@ -151,12 +151,12 @@ def test_a_case_depends_on_seed_and_number_alone() -> None:
 
 
 def test_the_semantic_oracle_is_perfect_everywhere() -> None:
-    found = asked(semantic())
-    for one in found.quantities:
+    result = asked(semantic())
+    for one in result.quantities:
         assert one.estimate.value == one.known.perfect, one.name
-    grid = _grid(found)
+    grid = _grid(result)
     assert np.array_equal(np.array(grid.values), np.eye(8))
-    verdict = PROFILE.say(found)
+    verdict = PROFILE.say(result)
     assert verdict.tone == "holds"
     assert verdict.sentence == (
         "Relations are right in 100.0 % [94.3, 100.0]; bindings are right in 100.0 % [94.3, 100.0]."
@@ -164,29 +164,29 @@ def test_the_semantic_oracle_is_perfect_everywhere() -> None:
 
 
 def test_the_bag_of_words_oracle_ties_everywhere() -> None:
-    found = asked(bag_of_words())
-    assert {one.estimate.value for one in found.quantities} == {0.0}
-    assert {one.known.bag for one in found.quantities if " taken " not in one.name} == {0.0}
-    grid = _grid(found)
+    result = asked(bag_of_words())
+    assert {one.estimate.value for one in result.quantities} == {0.0}
+    assert {one.known.bag for one in result.quantities if " taken " not in one.name} == {0.0}
+    grid = _grid(result)
     assert grid.columns == (*ORDER, "tie")
     assert {row[-1] for row in grid.values} == {1.0}
-    verdict = PROFILE.say(found)
+    verdict = PROFILE.say(result)
     assert verdict.tone == "fails"
     assert verdict.sentence.startswith("As of a bag of words, every caption ties or loses: 0.0 %")
 
 
 def test_a_blind_scorer_is_at_chance_in_every_breakdown() -> None:
-    found = asked(position_blind())
-    for name in ("relations", "binding", *parts_of(found.quantities)):
-        assert found[name].estimate.value == 0.5, name
-    verdict = PROFILE.say(found)
+    result = asked(position_blind())
+    for name in ("relations", "binding", *parts_of(result.quantities)):
+        assert result[name].estimate.value == 0.5, name
+    verdict = PROFILE.say(result)
     assert verdict.tone == "fails"
     assert verdict.sentence.startswith("Chance everywhere: 50.0 % [47.2, 52.8] of relations and ")
 
 
 def test_constructed_spaces_get_the_right_verdict() -> None:
     tones = [
-        PROFILE.say(put(PROFILE, constructed_subject(space), WORLD, QUICK)).tone
+        PROFILE.say(run_probe(PROFILE, constructed_subject(space), WORLD, QUICK)).tone
         for space in (bag_of_words_space(), perfect_space(), collapsed_space())
     ]
     assert tones == ["fails", "holds", "fails"]
@@ -212,17 +212,17 @@ def _turned(query: Query) -> str:
 
 
 def test_left_taken_for_right_is_told() -> None:
-    found = asked(Mirrored(semantic()))
+    result = asked(Mirrored(semantic()))
     for relation in ORDER:
         is_side = relation in ("left of", "right of")
-        assert found[f"relation {relation}"].estimate.value == (0.0 if is_side else 1.0)
-        assert found[taken(relation)].estimate.value == (1.0 if is_side else 0.0)
-    assert found["relations"].estimate.value == 0.75
-    assert found["choice of eight"].estimate.value == 0.75
-    assert found["binding"].estimate.value == 1.0
-    grid = _grid(found)
+        assert result[f"relation {relation}"].estimate.value == (0.0 if is_side else 1.0)
+        assert result[taken(relation)].estimate.value == (1.0 if is_side else 0.0)
+    assert result["relations"].estimate.value == 0.75
+    assert result["choice of eight"].estimate.value == 0.75
+    assert result["binding"].estimate.value == 1.0
+    grid = _grid(result)
     assert grid.values[ORDER.index("left of")][ORDER.index("right of")] == 1.0
-    verdict = PROFILE.say(found)
+    verdict = PROFILE.say(result)
     assert verdict.tone == "mixed"
     assert ", from 0.0 % (relation left of) to 100.0 % (" in verdict.sentence
     assert verdict.sentence.endswith("of eight captions, right of is taken for left of in 100.0 %.")
@@ -265,10 +265,10 @@ def test_a_model_is_asked_by_its_vectors() -> None:
     )  # fmt: skip
     model = Tiny(untrained(config, seed=0), name="tiny")
     subject = ProbedModel("tiny", model, EncoderSpace(model), Cosine(model))
-    by_vectors = put(PROFILE, subject, WORLD, QUICK)
+    by_vectors = run_probe(PROFILE, subject, WORLD, QUICK)
     # Two blocks, where scorers without vectors are asked one.
     assert by_vectors["relations"].estimate.n == 2 * 4 * BLOCK
-    by_scorer = put(PROFILE, replace(subject, space=None), WORLD, QUICK)
+    by_scorer = run_probe(PROFILE, replace(subject, space=None), WORLD, QUICK)
     assert by_scorer["relations"].estimate.n == 4 * BLOCK
     few, many = by_scorer["relations"].outcomes, by_vectors["relations"].outcomes
     assert few is not None
@@ -278,8 +278,8 @@ def test_a_model_is_asked_by_its_vectors() -> None:
 
 
 def test_plots_and_names() -> None:
-    found = asked(position_blind())
-    bars, grid = found.plots
+    result = asked(position_blind())
+    bars, grid = result.plots
     assert isinstance(bars, Bars)
     assert isinstance(grid, Grid)
     assert bars.bars[0].name == "relations"
@@ -291,16 +291,16 @@ def test_plots_and_names() -> None:
         "combination seen", "combination unseen",
     ]  # fmt: skip
     assert bars.bars[20].name == "binding, relation left of/right of"
-    names = [one.name for one in found.quantities]
+    names = [one.name for one in result.quantities]
     assert len(set(names)) == len(names) == 19 + 15 + 9
-    assert "if ties counted half" in found.notes[0]
+    assert "if ties counted half" in result.notes[0]
 
 
 def test_other_material_is_skipped() -> None:
     model = semantic()
     subject = ProbedModel(model.name, model, None, model)
-    found = put(PROFILE, subject, ProbeData("photographs"))
-    assert found.skipped == "needs scenes of the world, whose causes are known"
+    result = run_probe(PROFILE, subject, ProbeData("photographs"))
+    assert result.skipped == "needs scenes of the world, whose causes are known"
     assert find("probe", "profile") is PROFILE
 
 
@@ -316,9 +316,9 @@ def test_rounding_breaks_no_tie() -> None:
     bag = bag_of_words_space()
     width = bag.captions(["a star"]).shape[1]
     rounded = replace(bag, of_caption=lambda t: bag.captions([t])[0] + 1e-8 * signs(t, width))
-    found = put(PROFILE, constructed_subject(rounded), WORLD, QUICK)
-    assert (found["relations"].estimate.value, found["binding"].estimate.value) == (0, 0)
-    grid = found.plots[1]
+    result = run_probe(PROFILE, constructed_subject(rounded), WORLD, QUICK)
+    assert (result["relations"].estimate.value, result["binding"].estimate.value) == (0, 0)
+    grid = result.plots[1]
     assert isinstance(grid, Grid)
     assert grid.columns[-1] == "tie"
     assert {row[-1] for row in grid.values} == {1.0}
@@ -328,6 +328,6 @@ def test_nothing_is_not_called_chance() -> None:
     bag = bag_of_words_space()
     width = bag.captions(["a star"]).shape[1]
     nothing = replace(bag, of_image=lambda _: np.full(width, np.nan))
-    verdict = PROFILE.say(put(PROFILE, constructed_subject(nothing), WORLD, QUICK))
+    verdict = PROFILE.say(run_probe(PROFILE, constructed_subject(nothing), WORLD, QUICK))
     told = "Nothing could be measured: no image and caption have a score."
     assert (verdict.sentence, verdict.tone) == (told, "told")

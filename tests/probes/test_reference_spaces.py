@@ -57,8 +57,8 @@ def gaps(space: Space, rows: list[Row]) -> FloatArray:
     image_ND = space.images([row.image for row in rows])
     true_ND = space.captions([row.caption for row in rows])
     false_ND = space.captions([row.negative or "" for row in rows])
-    found: FloatArray = (image_ND * (true_ND - false_ND)).sum(axis=1)
-    return found
+    result: FloatArray = (image_ND * (true_ND - false_ND)).sum(axis=1)
+    return result
 
 
 def test_directions_follow_from_names_bit_by_bit() -> None:

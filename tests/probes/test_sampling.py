@@ -34,10 +34,10 @@ def test_rows_and_galleries_are_chosen_whatever_their_order() -> None:
 def test_clusters_that_share_an_image_are_one() -> None:
     given = [("p", "one"), ("q", "two"), ("r", ""), ("q", "three"), ("p", "three"), ("s", "four")]
     rows = [Row(f"{i}", Named(p), "a", "b", cluster=c) for i, (p, c) in enumerate(given)]
-    found = unite(rows)
-    assert [row.cluster for row in found] == ["one", "one", "", "one", "one", "four"]
-    assert [row.id for row in found] == [row.id for row in rows]
-    assert found[2] is rows[2]
+    result = unite(rows)
+    assert [row.cluster for row in result] == ["one", "one", "", "one", "one", "four"]
+    assert [row.id for row in result] == [row.id for row in rows]
+    assert result[2] is rows[2]
 
 
 def test_no_image_of_the_world_is_in_two_clusters() -> None:

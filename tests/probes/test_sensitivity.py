@@ -40,7 +40,7 @@ from unbag.probes.sensitivity import (
 from unbag.registry import find
 from unbag.types import FloatArray, ImageSource
 
-from .asking import put
+from .asking import run_probe
 from .named_images import Named
 
 QUICK = Options(resamples=300)
@@ -67,63 +67,63 @@ class Given:
 
 @pytest.fixture(scope="module")
 def world() -> ProbeData:
-    found = world_probe_data()
-    rows = [row for row in found.rows if row.positive is not None]
-    return replace(found, rows=tuple(choose_rows(rows, Options())), gallery=None)
+    result = world_probe_data()
+    rows = [row for row in result.rows if row.positive is not None]
+    return replace(result, rows=tuple(choose_rows(rows, Options())), gallery=None)
 
 
-def asked(space: ConstructedSpace, material: ProbeData) -> ProbeResult:
-    return put(SENSITIVITY, constructed_subject(space), material, QUICK)
+def asked(space: ConstructedSpace, data: ProbeData) -> ProbeResult:
+    return run_probe(SENSITIVITY, constructed_subject(space), data, QUICK)
 
 
 def test_a_bag_of_words_is_blind_to_exchanged_words(world: ProbeData) -> None:
-    found = asked(bag_of_words_space(), world)
-    verdict = SENSITIVITY.say(found)
+    result = asked(bag_of_words_space(), world)
+    verdict = SENSITIVITY.say(result)
     assert verdict.tone == "fails"
     assert verdict.sentence.startswith(
         "Some words, not all that is said: exchanged words go unnoticed, a hard negative costs "
         "0.0000 [0.0000, 0.0000]; replaced words are understood in part, "
     )
     assert "; by kind, unnoticed are replace_relation, " in verdict.sentence
-    assert found["gap, same words"].estimate.value == pytest.approx(0, abs=1e-12)
-    assert found["intra_hn, same words"].estimate.value == pytest.approx(1)
-    assert found["auc, same words"].estimate.value == 0.5
-    assert found.get("rho, same words") is None
-    assert found["selectivity, same words"].known.bag == 0
+    assert result["gap, same words"].estimate.value == pytest.approx(0, abs=1e-12)
+    assert result["intra_hn, same words"].estimate.value == pytest.approx(1)
+    assert result["auc, same words"].estimate.value == 0.5
+    assert result.get("rho, same words") is None
+    assert result["selectivity, same words"].known.bag == 0
 
 
 def test_a_perfect_space_knows_the_meaning(world: ProbeData) -> None:
-    found = asked(perfect_space(), world)
-    verdict = SENSITIVITY.say(found)
+    result = asked(perfect_space(), world)
+    verdict = SENSITIVITY.say(result)
     assert verdict.tone == "holds"
     assert verdict.sentence.startswith("Meaning: exchanged words are understood, a negative costs")
-    assert found["auc"].estimate.value == pytest.approx(1, abs=1e-3)
-    assert found["rho"].estimate.value == pytest.approx(0, abs=1e-3)
-    assert found.headline == "auc, same words"
+    assert result["auc"].estimate.value == pytest.approx(1, abs=1e-3)
+    assert result["rho"].estimate.value == pytest.approx(0, abs=1e-3)
+    assert result.headline == "auc, same words"
 
 
 def test_a_collapsed_space_learned_neither(world: ProbeData) -> None:
     for noise in (0.05, 0):
-        found = asked(collapsed_space(noise=noise), world)
-        verdict = SENSITIVITY.say(found)
+        result = asked(collapsed_space(noise=noise), world)
+        verdict = SENSITIVITY.say(result)
         assert verdict.tone == "fails"
         assert verdict.sentence.startswith("Neither: exchanged words go unnoticed, ")
-    assert found["gap"].estimate.value == 0
-    assert found.get("rho") is None
+    assert result["gap"].estimate.value == 0
+    assert result.get("rho") is None
 
 
 def test_a_detector_only_notices_edits(world: ProbeData) -> None:
     rows = unmixed(world.rows)
-    found = asked(detector_space(rows), replace(world, rows=rows))
-    verdict = SENSITIVITY.say(found)
+    result = asked(detector_space(rows), replace(world, rows=rows))
+    verdict = SENSITIVITY.say(result)
     assert verdict.tone == "fails"
     assert verdict.sentence.startswith(
         "Only to notice edits: exchanged words are noticed but not understood, a negative costs "
         "more than a positive with chance 0.500 [0.500, 0.500]"
     )
-    assert found["rho, same words"].estimate.value == pytest.approx(1)
-    assert found["selectivity, same words"].estimate.value == pytest.approx(0, abs=1e-6)
-    assert found["gap, same words"].estimate.low > 0
+    assert result["rho, same words"].estimate.value == pytest.approx(1)
+    assert result["selectivity, same words"].estimate.value == pytest.approx(0, abs=1e-6)
+    assert result["gap, same words"].estimate.low > 0
 
 
 ROWS = (
@@ -136,55 +136,55 @@ COSINE = {"a b": 0.8, "a c": 0.6, "a d": 0.7, "e f": 0.6, "e g": 0.0, "e h": 0.5
 
 
 def test_worked_numbers() -> None:
-    found = edit_sensitivity(Given(COSINE), ProbeData("two", rows=ROWS), QUICK)
-    assert found["gap"].estimate.value == pytest.approx((0.2 + 0.6) / 2)
-    assert found["gap_hp"].estimate.value == pytest.approx(0.1)
-    assert found["rho"].estimate.value == pytest.approx(0.1 / 0.4)
-    assert found["auc"].estimate.value == 1
+    result = edit_sensitivity(Given(COSINE), ProbeData("two", rows=ROWS), QUICK)
+    assert result["gap"].estimate.value == pytest.approx((0.2 + 0.6) / 2)
+    assert result["gap_hp"].estimate.value == pytest.approx(0.1)
+    assert result["rho"].estimate.value == pytest.approx(0.1 / 0.4)
+    assert result["auc"].estimate.value == 1
     intra = (0.8 * 0.6 + 0.6 * 0.8, 0.6 * 0.0 + 0.8 * 1.0)
-    assert found["intra_hn"].estimate.value == pytest.approx(np.mean(intra))
-    assert found["score c"].estimate.value == pytest.approx(0.7)
-    assert found["score n"].estimate.value == pytest.approx(0.3)
-    assert found["score p"].estimate.value == pytest.approx(0.6)
-    assert found["words changed, negative"].estimate.value == 1
-    assert found["auc, same distance"].estimate.n == 2
-    assert found["gap, replace"].estimate.value == found["gap"].estimate.value
-    assert "in 2 rows both change as many (same distance)" in found.notes[1]
+    assert result["intra_hn"].estimate.value == pytest.approx(np.mean(intra))
+    assert result["score c"].estimate.value == pytest.approx(0.7)
+    assert result["score n"].estimate.value == pytest.approx(0.3)
+    assert result["score p"].estimate.value == pytest.approx(0.6)
+    assert result["words changed, negative"].estimate.value == 1
+    assert result["auc, same distance"].estimate.n == 2
+    assert result["gap, replace"].estimate.value == result["gap"].estimate.value
+    assert "in 2 rows both change as many (same distance)" in result.notes[1]
     # Two clusters decide nothing, however narrow their interval is.
-    assert SENSITIVITY.say(found).tone == "told"
+    assert SENSITIVITY.say(result).tone == "told"
 
 
 def test_scores_are_set_against_a_base_model() -> None:
     base = Given({text: value / 2 for text, value in COSINE.items()})
-    found = edit_sensitivity(Given(COSINE), ProbeData("two", rows=ROWS), QUICK, base=base)
-    assert found["score c minus base"].estimate.value == pytest.approx(0.35)
-    assert found["score n minus base"].estimate.value == pytest.approx(0.15)
-    assert found["score p minus base"].estimate.value == pytest.approx(0.3)
+    result = edit_sensitivity(Given(COSINE), ProbeData("two", rows=ROWS), QUICK, base=base)
+    assert result["score c minus base"].estimate.value == pytest.approx(0.35)
+    assert result["score n minus base"].estimate.value == pytest.approx(0.15)
+    assert result["score p minus base"].estimate.value == pytest.approx(0.3)
 
 
 def test_the_base_is_the_rival_of_the_subject(world: ProbeData) -> None:
     few = replace(world, rows=world.rows[:8])
     other = constructed_subject(collapsed_space())
     subject = constructed_subject(bag_of_words_space(), other=other)
-    assert put(SENSITIVITY, subject, few, QUICK).get("score c minus base") is not None
+    assert run_probe(SENSITIVITY, subject, few, QUICK).get("score c minus base") is not None
     alone = constructed_subject(bag_of_words_space())
-    assert put(SENSITIVITY, alone, few, QUICK).get("score c minus base") is None
+    assert run_probe(SENSITIVITY, alone, few, QUICK).get("score c minus base") is None
 
 
 def test_intervals_are_of_99_percent() -> None:
     values = np.random.default_rng(0).normal(0.5, 0.1, size=200).clip(0, 1)
     rows = tuple(Row(f"{i}", Named(f"{i}"), f"c{i} x", f"c{i} y") for i in range(200))
     cosine = {f"c{i} x": 0.9 for i in range(200)} | {f"c{i} y": v for i, v in enumerate(values)}
-    found = edit_sensitivity(Given(cosine), ProbeData("many", rows=rows), Options(is_full=True))
-    gap = found["gap"].estimate
+    result = edit_sensitivity(Given(cosine), ProbeData("many", rows=rows), Options(is_full=True))
+    gap = result["gap"].estimate
     half = 2.5758 * values.std() / np.sqrt(200)
     assert (gap.high - gap.low) / 2 == pytest.approx(half, rel=0.06)
-    verdict = SENSITIVITY.say(found)
+    verdict = SENSITIVITY.say(result)
     assert verdict.tone == "told"
     assert verdict.sentence.startswith(
         "It notices edits: a hard negative (replaced words) costs 0."
     )
-    assert found.notes == (
+    assert result.notes == (
         "No row has both a negative and a positive, so a mere detector is not told apart.",
     )
 
@@ -221,10 +221,10 @@ def test_states_are_decided_by_intervals() -> None:
 
 def test_missing_vectors_are_left_out() -> None:
     gone = COSINE | {"e g": float("nan")}
-    found = edit_sensitivity(Given(gone), ProbeData("two", rows=ROWS), QUICK)
-    assert found["gap"].estimate.invalid == 1
-    assert found["gap"].estimate.value == pytest.approx(0.2)
-    assert found["auc"].estimate.n == 1
+    result = edit_sensitivity(Given(gone), ProbeData("two", rows=ROWS), QUICK)
+    assert result["gap"].estimate.invalid == 1
+    assert result["gap"].estimate.value == pytest.approx(0.2)
+    assert result["auc"].estimate.n == 1
     nothing = edit_sensitivity(
         Given(dict.fromkeys(COSINE, float("nan"))), ProbeData("two", rows=ROWS), QUICK
     )
@@ -236,20 +236,20 @@ def test_missing_vectors_are_left_out() -> None:
 
 def test_only_positives_leave_the_question_open() -> None:
     rows = tuple(replace(row, negative=None) for row in ROWS)
-    found = edit_sensitivity(Given(COSINE), ProbeData("two", rows=rows), QUICK)
-    assert found["gap_hp"].estimate.value == pytest.approx(0.1)
-    assert found.headline == "gap_hp"
-    assert SENSITIVITY.say(found).tone == "told"
+    result = edit_sensitivity(Given(COSINE), ProbeData("two", rows=rows), QUICK)
+    assert result["gap_hp"].estimate.value == pytest.approx(0.1)
+    assert result.headline == "gap_hp"
+    assert SENSITIVITY.say(result).tone == "told"
 
 
 def test_what_cannot_be_asked_is_skipped_with_the_reason(world: ProbeData) -> None:
     subject = constructed_subject(bag_of_words_space())
     rows = (Row("1", Named("p"), "a b"),)
-    found = put(SENSITIVITY, subject, ProbeData("my pairs", rows=rows))
+    result = run_probe(SENSITIVITY, subject, ProbeData("my pairs", rows=rows))
     needs = "captions with hard negatives or hard positives (`unbag edit` makes them)"
-    assert found.skipped == f"my pairs: it needs {needs}"
-    found = put(SENSITIVITY, replace(subject, name="chat", space=None), world)
-    assert found.skipped == "chat has no vectors of images and captions"
+    assert result.skipped == f"my pairs: it needs {needs}"
+    result = run_probe(SENSITIVITY, replace(subject, name="chat", space=None), world)
+    assert result.skipped == "chat has no vectors of images and captions"
 
 
 numbers = st.lists(st.integers(-3, 3).map(float), min_size=1, max_size=12)

@@ -96,9 +96,9 @@ def test_vectors_are_those_of_the_encoder(files: list[FileImage]) -> None:
 def test_a_cache_serves_the_next_space(files: list[FileImage], tmp_path: Path) -> None:
     wanted = EncoderSpace(Counting(), cache=tmp_path / "kept").images(files)
     encoder = Counting()
-    found = EncoderSpace(encoder, cache=tmp_path / "kept").images(files)
+    result = EncoderSpace(encoder, cache=tmp_path / "kept").images(files)
     assert encoder.images == 0
-    assert np.array_equal(found, wanted)
+    assert np.array_equal(result, wanted)
 
 
 def test_a_damaged_image_is_told_and_has_no_vector(files: list[FileImage], tmp_path: Path) -> None:
@@ -108,10 +108,10 @@ def test_a_damaged_image_is_told_and_has_no_vector(files: list[FileImage], tmp_p
     alone = space.images([bad])
     assert np.isnan(alone).all()
     assert list(space.damaged) == [bad.name]
-    found = space.images([files[0], bad])
-    assert np.isfinite(found[0]).all()
-    assert np.isnan(found[1]).all()
-    assert found.shape == (2, 8)
+    result = space.images([files[0], bad])
+    assert np.isfinite(result[0]).all()
+    assert np.isnan(result[1]).all()
+    assert result.shape == (2, 8)
 
 
 def test_nothing_asked_gives_nothing() -> None:
@@ -125,9 +125,9 @@ def test_patches_and_words_come_in_the_order_asked(files: list[FileImage]) -> No
     space = EncoderSpace(encoder)
     assert space.tokens is not None
     pixels = torch.stack([encoder.prepare(one.open()) for one in files])
-    found = space.tokens.images([files[2], files[0]])
+    result = space.tokens.images([files[2], files[0]])
     wanted: TokenFeatures = encoder.encode_patches(pixels[[2, 0]])
-    assert np.allclose(found.vector_NLW, wanted.vector_NLW, atol=1e-6)
+    assert np.allclose(result.vector_NLW, wanted.vector_NLW, atol=1e-6)
     said = ["a red star", "a", "a cup"]
     words = space.tokens.captions(said)
     assert words.mask_NL.sum(dim=1).tolist() == [4, 2, 3]

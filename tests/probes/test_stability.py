@@ -35,7 +35,7 @@ from unbag.probes.stability import (
 from unbag.registry import find
 from unbag.types import FloatArray, ImageSource
 
-from .asking import put
+from .asking import run_probe
 from .named_images import Named
 
 QUICK = Options(resamples=300)
@@ -62,13 +62,13 @@ class Given:
 
 @pytest.fixture(scope="module")
 def world() -> ProbeData:
-    found = world_probe_data()
-    rows = choose_rows([row for row in found.rows if row.negative is not None], Options())
-    return replace(found, rows=tuple(rows), pairs=found.pairs[:40], gallery=None)
+    result = world_probe_data()
+    rows = choose_rows([row for row in result.rows if row.negative is not None], Options())
+    return replace(result, rows=tuple(rows), pairs=result.pairs[:40], gallery=None)
 
 
-def asked(space: ConstructedSpace, material: ProbeData) -> ProbeResult:
-    return put(STABILITY, constructed_subject(space), material, QUICK)
+def asked(space: ConstructedSpace, data: ProbeData) -> ProbeResult:
+    return run_probe(STABILITY, constructed_subject(space), data, QUICK)
 
 
 def rows(*vectors: list[float]) -> FloatArray:
@@ -78,30 +78,30 @@ def rows(*vectors: list[float]) -> FloatArray:
 def test_worked_angles() -> None:
     """v at right angles to the middle of c and n is 45 degrees from the boundary, and so on."""
     vector = rows([1, 0], [1, 1], [0, 1], [3, 4], [0, 0])
-    found = decide(vector, np.eye(2)[[0] * 5], np.eye(2)[[1] * 5])
-    assert found.angle_N[:3] == pytest.approx([45, 0, -45])
-    assert found.angle_N[3] == pytest.approx(np.degrees(np.arctan2(3, 4)) - 45)
-    assert found.margin_N[:4] == pytest.approx([1, 0, -1, -0.2])
-    assert found.cosine_N == pytest.approx(np.zeros(5))
-    assert found.right[:4].tolist() == [1, 0, 0, 0]
-    assert found.is_not_wrong[:4].tolist() == [1, 1, 0, 0]
-    assert np.isnan([found.angle_N[4], found.right[4], found.is_not_wrong[4]]).all()
+    result = decide(vector, np.eye(2)[[0] * 5], np.eye(2)[[1] * 5])
+    assert result.angle_N[:3] == pytest.approx([45, 0, -45])
+    assert result.angle_N[3] == pytest.approx(np.degrees(np.arctan2(3, 4)) - 45)
+    assert result.margin_N[:4] == pytest.approx([1, 0, -1, -0.2])
+    assert result.cosine_N == pytest.approx(np.zeros(5))
+    assert result.right[:4].tolist() == [1, 0, 0, 0]
+    assert result.is_not_wrong[:4].tolist() == [1, 1, 0, 0]
+    assert np.isnan([result.angle_N[4], result.right[4], result.is_not_wrong[4]]).all()
 
 
 def test_equal_captions_are_a_tie_at_no_angle() -> None:
-    found = decide(rows([1, 2]), rows([2, 1]), rows([2, 1 + 1e-9]))
-    assert (found.margin_N[0], found.angle_N[0], found.right[0]) == (0, 0, 0)
+    result = decide(rows([1, 2]), rows([2, 1]), rows([2, 1 + 1e-9]))
+    assert (result.margin_N[0], result.angle_N[0], result.right[0]) == (0, 0, 0)
 
 
 def test_the_angle_is_the_smallest_rotation_that_ties() -> None:
     rng = np.random.default_rng(0)
     v, c, n = (unit(rng.normal(size=(50, 16))) for _ in range(3))
-    found = decide(v, c, n)
+    result = decide(v, c, n)
     way = unit(c - n)
     # Turned by that angle, straight against c - n, the vector lies on the boundary.
     across = unit(v - (v * way).sum(axis=1, keepdims=True) * way)
-    turned = np.cos(np.radians(found.angle_N)) * (v * across).sum(axis=1)
-    turned += np.sin(np.radians(found.angle_N)) * (v * way).sum(axis=1)
+    turned = np.cos(np.radians(result.angle_N)) * (v * across).sum(axis=1)
+    turned += np.sin(np.radians(result.angle_N)) * (v * way).sum(axis=1)
     assert turned == pytest.approx(np.ones(50))
     assert decide(across, c, n).angle_N == pytest.approx(np.zeros(50), abs=1e-4)
 
@@ -112,29 +112,29 @@ def test_the_chance_of_a_flip_is_that_of_drawn_noise(is_unit_again: bool) -> Non
     width, size, draws = 24, 0.3, 20_000
     v, c, n = (unit(rng.normal(size=(1, width))) for _ in range(3))
     v = unit(v + 0.2 * (c - n))
-    found = decide(v, c, n)
+    result = decide(v, c, n)
     noisy = v + size / np.sqrt(width) * rng.normal(size=(draws, width))
     assert np.sqrt((np.square(noisy - v).sum(axis=1)).mean()) == pytest.approx(size, rel=0.01)
     noisy = unit(noisy) if is_unit_again else noisy
-    flipped = np.mean(np.sign(noisy @ (c - n)[0]) != np.sign(found.margin_N[0]))
-    chance = flip_chance(found.angle_N, width=width, size=size)[0]
+    flipped = np.mean(np.sign(noisy @ (c - n)[0]) != np.sign(result.margin_N[0]))
+    chance = flip_chance(result.angle_N, width=width, size=size)[0]
     assert 0.05 < chance < 0.45
     assert flipped == pytest.approx(chance, abs=4 * np.sqrt(chance * (1 - chance) / draws))
 
 
 def test_flips_worked() -> None:
-    found = flip_chance(np.array([0.0, 30.0, -30.0]), width=4, size=1.0)
-    assert found == pytest.approx([0.5, 0.158655, 0.158655], abs=1e-6)
+    result = flip_chance(np.array([0.0, 30.0, -30.0]), width=4, size=1.0)
+    assert result == pytest.approx([0.5, 0.158655, 0.158655], abs=1e-6)
 
 
 @settings(deadline=None)
 @given(st.floats(2**-60, 2, width=32), st.sampled_from([-1.0, 1.0]))
 def test_bfloat16_is_the_nearest_of_8_binary_digits(size: float, sign: float) -> None:
-    found = float(rounded(np.array([sign * size]), "bfloat16")[0])
+    result = float(rounded(np.array([sign * size]), "bfloat16")[0])
     step = 2.0 ** (np.floor(np.log2(size)) - 7)
-    assert found / step == round(found / step)
-    assert abs(found - sign * size) <= step / 2
-    assert rounded(np.array([found]), "bfloat16")[0] == found
+    assert result / step == round(result / step)
+    assert abs(result - sign * size) <= step / 2
+    assert rounded(np.array([result]), "bfloat16")[0] == result
 
 
 def test_half_way_goes_to_the_even_number() -> None:
@@ -149,9 +149,9 @@ def test_rounding_keeps_what_is_missing_and_changes_what_is_close() -> None:
     vector = rows([1, 0], [1, 0], [np.nan, 0])
     right = rows([0.6, 0.8], [0.6, 0.8], [1, 0])
     wrong = rows([0.601, np.sqrt(1 - 0.601**2)], [0, 1], [0, 1])
-    found = changed_by("bfloat16", vector, right, wrong)
-    assert found[:2].tolist() == [1, 0]
-    assert np.isnan(found[2])
+    result = changed_by("bfloat16", vector, right, wrong)
+    assert result[:2].tolist() == [1, 0]
+    assert np.isnan(result[2])
     assert changed_by("float16", vector, right, wrong)[:2].tolist() == [0, 0]
 
 
@@ -174,26 +174,26 @@ def test_rank_correlation_is_that_of_mean_ranks() -> None:
 
 
 def test_a_bag_of_words_ties_where_only_the_order_differs(world: ProbeData) -> None:
-    found = asked(bag_of_words_space(), world)
-    verdict = STABILITY.say(found)
+    result = asked(bag_of_words_space(), world)
+    verdict = STABILITY.say(result)
     assert verdict.tone == "fails"
     assert verdict.sentence == (
         "Nothing holds them: all preferences between two captions of the same words are ties, "
         "0.0 degrees [0.0, 0.0]."
     )
-    assert found["angle, same words"].estimate.value == found["angle, same words"].known.bag == 0
-    assert found["right, same words"].estimate.value == 0
-    assert found["mean angle"].estimate.value > 1
+    assert result["angle, same words"].estimate.value == result["angle, same words"].known.bag == 0
+    assert result["right, same words"].estimate.value == 0
+    assert result["mean angle"].estimate.value > 1
 
 
 def test_a_perfect_space_is_right_and_firm(world: ProbeData) -> None:
-    found = asked(perfect_space(), world)
-    verdict = STABILITY.say(found)
+    result = asked(perfect_space(), world)
+    verdict = STABILITY.say(result)
     assert verdict.tone == "holds"
     assert verdict.sentence.startswith("Much is needed: 100.0 % [")
-    assert found["right"].estimate.value == 1
-    assert found["right, images"].estimate.value == 1
-    assert found["changed by float16"].estimate.value == 0
+    assert result["right"].estimate.value == 1
+    assert result["right, images"].estimate.value == 1
+    assert result["changed by float16"].estimate.value == 0
 
 
 def test_a_detector_is_firm_and_a_collapsed_space_decides_by_chance(world: ProbeData) -> None:
@@ -221,28 +221,28 @@ def test_one_wrong_preference_decides_nothing() -> None:
 
 def test_only_right_preferences_count() -> None:
     """p is 10 degrees on the side of the cup; q is there too, and wrong."""
-    found = stability(Given(ANGLES), ProbeData("two", rows=(CUP, STAR)), QUICK)
-    assert found["right"].estimate.value == 0.5
-    assert found["angle"].estimate.value == pytest.approx(10)
-    assert found["mean angle"].estimate.value == pytest.approx(10)
+    result = stability(Given(ANGLES), ProbeData("two", rows=(CUP, STAR)), QUICK)
+    assert result["right"].estimate.value == 0.5
+    assert result["angle"].estimate.value == pytest.approx(10)
+    assert result["mean angle"].estimate.value == pytest.approx(10)
     wanted = flip_chance(np.array([10.0]), width=2, size=0.1)[0]
-    assert found["flipped at 10 %"].estimate.value == pytest.approx(wanted)
-    assert found["flipped at 5 %"].estimate.value < wanted
-    plot = found.plots[0]
+    assert result["flipped at 10 %"].estimate.value == pytest.approx(wanted)
+    assert result["flipped at 5 %"].estimate.value < wanted
+    plot = result.plots[0]
     assert isinstance(plot, Scatter)
     assert sorted(round(point.y) for point in plot.points) == [-25, 10]
-    assert found.headline == "angle"
-    assert STABILITY.say(found).sentence.startswith("Not decided: ")
+    assert result.headline == "angle"
+    assert STABILITY.say(result).sentence.startswith("Not decided: ")
 
 
 def test_a_caption_between_two_images() -> None:
     pair = ImagePair("x", Named("p"), Named("q"), "left/right", ("a cup", "a star"))
     space = Given({"p": 0.0, "q": 40.0, "a cup": 5.0, "a star": 30.0})
-    found = stability(space, ProbeData("one", pairs=(pair,)), QUICK)
-    assert found["right, images"].estimate.value == 1
-    assert found["mean angle, images"].estimate.value == pytest.approx((15 + 10) / 2)
-    assert found.headline == "angle, images"
-    assert "preferences between two images are right" in STABILITY.say(found).sentence
+    result = stability(space, ProbeData("one", pairs=(pair,)), QUICK)
+    assert result["right, images"].estimate.value == 1
+    assert result["mean angle, images"].estimate.value == pytest.approx((15 + 10) / 2)
+    assert result.headline == "angle, images"
+    assert "preferences between two images are right" in STABILITY.say(result).sentence
 
 
 def test_closer_captions_that_take_less_are_told() -> None:
@@ -254,18 +254,18 @@ def test_closer_captions_that_take_less_are_told() -> None:
         | {f"c{i}": -s / 4 for i, s in enumerate(spread)}
         | {f"n{i}": 3 * s / 4 for i, s in enumerate(spread)}
     )
-    found = stability(space, ProbeData("m", rows=made), replace(QUICK, is_full=True))
-    assert found["angle against cosine"].estimate.value == pytest.approx(-1)
-    assert "the more alike the two the less it takes (-1.000" in STABILITY.say(found).sentence
+    result = stability(space, ProbeData("m", rows=made), replace(QUICK, is_full=True))
+    assert result["angle against cosine"].estimate.value == pytest.approx(-1)
+    assert "the more alike the two the less it takes (-1.000" in STABILITY.say(result).sentence
 
 
 def test_missing_vectors_are_left_out_and_nothing_is_not_known() -> None:
     space = Given(ANGLES | {"q": float("nan")})
-    found = stability(space, ProbeData("two", rows=(CUP, STAR)), QUICK)
-    assert found["right"].estimate.n == 1
-    assert found["right"].estimate.invalid == 1
-    assert found["angle"].estimate.value == pytest.approx(10)
-    plot = found.plots[0]
+    result = stability(space, ProbeData("two", rows=(CUP, STAR)), QUICK)
+    assert result["right"].estimate.n == 1
+    assert result["right"].estimate.invalid == 1
+    assert result["angle"].estimate.value == pytest.approx(10)
+    plot = result.plots[0]
     assert isinstance(plot, Scatter)
     assert len(plot.points) == 1
     nothing = Given(dict.fromkeys(ANGLES, float("nan")))
@@ -275,12 +275,12 @@ def test_missing_vectors_are_left_out_and_nothing_is_not_known() -> None:
 
 def test_what_cannot_be_asked_is_skipped_with_the_reason(world: ProbeData) -> None:
     subject = constructed_subject(bag_of_words_space())
-    found = put(STABILITY, subject, ProbeData("a folder"))
-    assert found.skipped == (
+    result = run_probe(STABILITY, subject, ProbeData("a folder"))
+    assert result.skipped == (
         "a folder: it needs captions with hard negatives, or pairs of images with a caption each"
     )
-    found = put(STABILITY, replace(subject, name="chat", space=None), world)
-    assert found.skipped == "chat has no vectors of images and captions"
+    result = run_probe(STABILITY, replace(subject, name="chat", space=None), world)
+    assert result.skipped == "chat has no vectors of images and captions"
 
 
 def test_it_is_registered() -> None:

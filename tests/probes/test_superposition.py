@@ -37,7 +37,7 @@ from unbag.world.grammar import Obj, parse
 from unbag.world.scenes import Thing
 from unbag.world.vocabulary import DEFAULT
 
-from .asking import put
+from .asking import run_probe
 
 WORLD = ProbeData("the world", is_world=True)
 
@@ -52,12 +52,12 @@ NAMES = (*DEFAULT.shapes, *DEFAULT.colours)
 
 
 def asked(space: ConstructedSpace) -> ProbeResult:
-    return put(SUPERPOSITION, constructed_subject(space), WORLD, QUICK)
+    return run_probe(SUPERPOSITION, constructed_subject(space), WORLD, QUICK)
 
 
 def e(name: str) -> FloatArray:
-    found: FloatArray = np.eye(len(NAMES))[NAMES.index(name)]
-    return found
+    result: FloatArray = np.eye(len(NAMES))[NAMES.index(name)]
+    return result
 
 
 def things(image: ImageSource) -> tuple[Thing, ...]:
@@ -71,8 +71,8 @@ def sums() -> ConstructedSpace:
 
     def of_image(image: ImageSource) -> FloatArray:
         rows = [e(t.shape) + ALPHA * e(t.colour) for t in things(image)]
-        found: FloatArray = np.sum(rows, axis=0)
-        return found
+        result: FloatArray = np.sum(rows, axis=0)
+        return result
 
     def of_caption(text: str) -> FloatArray:
         said = parse(text)
@@ -82,8 +82,8 @@ def sums() -> ConstructedSpace:
 
 
 def test_exact_sums_give_the_numbers_worked_by_hand() -> None:
-    found = superposed_pairs(concept_vectors(sums(), rings(2)), QUICK)
-    value = {one.name: one.estimate.value for one in found.quantities}
+    result = superposed_pairs(concept_vectors(sums(), rings(2)), QUICK)
+    value = {one.name: one.estimate.value for one in result.quantities}
     single = 1 + ALPHA**2 / 2  # squared length of x + alpha (a + b) / 2
     assert value["sum"] == pytest.approx(1.0)
     assert value["sum, centred"] == pytest.approx(1.0, abs=0.02)
@@ -110,7 +110,7 @@ def test_exact_sums_give_the_numbers_worked_by_hand() -> None:
 
 def test_the_reduced_fit_is_that_of_all_rows() -> None:
     concepts = concept_vectors(bag_of_words_space(), rings(3))
-    found = superposed_pairs(concepts, QUICK)
+    result = superposed_pairs(concepts, QUICK)
     rows: list[list[FloatArray]] = [[], [], [], [], []]
     for b in range(3):
         for s in range(4):
@@ -127,14 +127,14 @@ def test_the_reduced_fit_is_that_of_all_rows() -> None:
     pair, x, y, a, b_ = map(np.array, rows)
     fit = fit_additive(pair, (x, y), (a, b_))
     names = ("fit: shrink", "fit: p", "fit: q", "fit: explained")
-    assert [found[name].estimate.value for name in names] == pytest.approx(
+    assert [result[name].estimate.value for name in names] == pytest.approx(
         [fit.shrink, fit.first, fit.second, fit.explained]
     )
 
 
 def test_a_bag_of_words_is_a_sum_that_forgets() -> None:
-    found = asked(bag_of_words_space())
-    verdict = SUPERPOSITION.say(found)
+    result = asked(bag_of_words_space())
+    verdict = SUPERPOSITION.say(result)
     assert verdict.tone == "fails"
     assert verdict.sentence.startswith(
         "The vector of an image of two things is close to the sum of theirs: around the mean, "
@@ -144,7 +144,7 @@ def test_a_bag_of_words_is_a_sum_that_forgets() -> None:
         "With their colours exchanged, images have cosine 1.000 [1.000, 1.000]: a sum forgets "
         "what belongs to what."
     )
-    for one in found.quantities:
+    for one in result.quantities:
         if one.known.bag is not None:
             assert one.estimate.value == pytest.approx(one.known.bag)
 
@@ -153,14 +153,14 @@ def test_a_bag_of_words_is_a_sum_that_forgets() -> None:
     ("low", "high", "tone"), [(0.96, 0.98, "fails"), (0.94, 0.98, "mixed"), (0.9, 0.95, "told")]
 )
 def test_what_a_sum_forgets_is_decided_by_the_interval(low: float, high: float, tone: str) -> None:
-    found = asked(bag_of_words_space())
+    result = asked(bag_of_words_space())
     quantities = [
         replace(one, estimate=replace(one.estimate, low=low, high=high))
         if one.name == "colours exchanged"
         else one
-        for one in found.quantities
+        for one in result.quantities
     ]
-    assert SUPERPOSITION.say(replace(found, quantities=tuple(quantities))).tone == tone
+    assert SUPERPOSITION.say(replace(result, quantities=tuple(quantities))).tone == tone
 
 
 def test_a_perfect_space_adds_up_and_remembers() -> None:
@@ -174,15 +174,15 @@ def test_what_is_alike_in_colour_only_is_no_sum_of_things() -> None:
     """The pair of another ring would be far, and the claim would seem supported."""
 
     def of_image(image: ImageSource) -> FloatArray:
-        found: FloatArray = np.sum([e(thing.colour) for thing in things(image)], axis=0)
-        return found
+        result: FloatArray = np.sum([e(thing.colour) for thing in things(image)], axis=0)
+        return result
 
     space = replace(sums(), of_image=of_image, _image={})
-    found = asked(space)
-    assert found["sum, centred"].estimate.value > 0.9
-    assert found["pair elsewhere, centred"].estimate.value < 0.1
-    assert found["sum above other pair, centred"].estimate.value == pytest.approx(0.0)
-    verdict = SUPERPOSITION.say(found)
+    result = asked(space)
+    assert result["sum, centred"].estimate.value > 0.9
+    assert result["pair elsewhere, centred"].estimate.value < 0.1
+    assert result["sum above other pair, centred"].estimate.value == pytest.approx(0.0)
+    verdict = SUPERPOSITION.say(result)
     assert verdict.tone == "told"
     assert "is not close to the sum of theirs" in verdict.sentence
 
@@ -192,28 +192,28 @@ def test_pairs_with_a_vector_of_their_own_are_no_sums() -> None:
         return signs("+".join(sorted(thing.shape for thing in things(image))), 256)
 
     space = ConstructedSpace("own", "own/1", of_image, lambda text: signs(text, 256))
-    found = asked(space)
-    assert abs(found["sum, centred"].estimate.value) < 0.1
-    assert found["cone"].estimate.value == pytest.approx(1 / sqrt(32), abs=0.03)
-    assert "is not close to the sum of theirs" in SUPERPOSITION.say(found).sentence
+    result = asked(space)
+    assert abs(result["sum, centred"].estimate.value) < 0.1
+    assert result["cone"].estimate.value == pytest.approx(1 / sqrt(32), abs=0.03)
+    assert "is not close to the sum of theirs" in SUPERPOSITION.say(result).sentence
 
 
 def test_a_cone_makes_everything_a_sum_until_it_is_taken_away() -> None:
-    found = asked(collapsed_space())
-    assert found["sum"].estimate.value > 0.99
-    assert found["other pair"].estimate.value > 0.99
-    assert found["optimum"].estimate.value == pytest.approx(-1.0, abs=0.01)
-    assert found["cone times M"].estimate.value == pytest.approx(32, abs=0.01)
-    assert abs(found["sum, centred"].estimate.value) < 0.1
-    assert "is not close to the sum of theirs" in SUPERPOSITION.say(found).sentence
+    result = asked(collapsed_space())
+    assert result["sum"].estimate.value > 0.99
+    assert result["other pair"].estimate.value > 0.99
+    assert result["optimum"].estimate.value == pytest.approx(-1.0, abs=0.01)
+    assert result["cone times M"].estimate.value == pytest.approx(32, abs=0.01)
+    assert abs(result["sum, centred"].estimate.value) < 0.1
+    assert "is not close to the sum of theirs" in SUPERPOSITION.say(result).sentence
 
 
 @pytest.mark.filterwarnings("error")
 def test_constant_vectors_have_nothing_around_their_mean() -> None:
-    found = asked(collapsed_space(noise=0))
-    assert found["sum, centred"].estimate.n == 0
-    assert found["sum"].estimate.value == pytest.approx(1.0)
-    verdict = SUPERPOSITION.say(found)
+    result = asked(collapsed_space(noise=0))
+    assert result["sum, centred"].estimate.n == 0
+    assert result["sum"].estimate.value == pytest.approx(1.0)
+    verdict = SUPERPOSITION.say(result)
     assert verdict.tone == "told"
     assert verdict.sentence == (
         "Nothing could be measured: around their mean, the vectors have no direction."
@@ -225,23 +225,23 @@ def test_images_without_a_vector_are_left_out_and_counted() -> None:
     bad = next(drawn[0].alone()).key
     space = sums()
     holed = replace(space, of_image=lambda p: space.of_image(p) * (np.nan if p.key == bad else 1))
-    found = superposed_pairs(concept_vectors(holed, drawn), QUICK)
+    result = superposed_pairs(concept_vectors(holed, drawn), QUICK)
     # Its thing is in two of eight pairs, and in the baseline of two more.
-    assert found["sum"].estimate.invalid == 2
-    assert found["other pair"].estimate.invalid == 2
-    assert found["sum above other pair"].estimate.invalid == 4
-    assert found["cone"].estimate.n == 7
-    assert found["sum, centred"].estimate.n == 6
-    assert found["fit: explained"].estimate.value == pytest.approx(1.0)
+    assert result["sum"].estimate.invalid == 2
+    assert result["other pair"].estimate.invalid == 2
+    assert result["sum above other pair"].estimate.invalid == 4
+    assert result["cone"].estimate.n == 7
+    assert result["sum, centred"].estimate.n == 6
+    assert result["fit: explained"].estimate.value == pytest.approx(1.0)
 
 
 def test_nothing_at_all_is_said_to_be_nothing() -> None:
     nan = np.full(4, np.nan)
     space = ConstructedSpace("nan", "nan/1", lambda p: nan, lambda text: nan)
-    found = superposed_pairs(concept_vectors(space, rings(1)), QUICK)
-    assert np.isnan(found["fit: p"].estimate.value)
-    assert found.get("pair elsewhere") is None
-    assert SUPERPOSITION.say(found).sentence.startswith("Nothing could be measured")
+    result = superposed_pairs(concept_vectors(space, rings(1)), QUICK)
+    assert np.isnan(result["fit: p"].estimate.value)
+    assert result.get("pair elsewhere") is None
+    assert SUPERPOSITION.say(result).sentence.startswith("Nothing could be measured")
 
 
 def test_antipodal_things_have_no_sum() -> None:
@@ -254,12 +254,12 @@ def test_antipodal_things_have_no_sum() -> None:
         return sign[shown[0].shape] * signs("axis", 64) if len(shown) == 1 else signs("pair", 64)
 
     space = ConstructedSpace("poles", "poles/1", of_image, lambda text: signs(text, 64))
-    found = superposed_pairs(concept_vectors(space, drawn), QUICK)
-    assert found["sum"].estimate.n == 0
-    assert found["first part"].estimate.n == 4
-    assert found["length of the sum"].estimate.value == pytest.approx(0.0)
+    result = superposed_pairs(concept_vectors(space, drawn), QUICK)
+    assert result["sum"].estimate.n == 0
+    assert result["first part"].estimate.n == 4
+    assert result["length of the sum"].estimate.value == pytest.approx(0.0)
     # The four cancel out: a symmetric cloud.
-    assert found["cone"].estimate.value == pytest.approx(0.0)
+    assert result["cone"].estimate.value == pytest.approx(0.0)
 
 
 def test_the_cosines_of_the_claim_are_drawn() -> None:
@@ -271,10 +271,10 @@ def test_the_cosines_of_the_claim_are_drawn() -> None:
 
 def test_it_is_skipped_where_it_cannot_be_asked() -> None:
     subject = constructed_subject(bag_of_words_space())
-    found = put(SUPERPOSITION, subject, ProbeData("my images"))
-    assert found.skipped.startswith("my images: needs drawn scenes")
-    found = put(SUPERPOSITION, replace(subject, space=None), WORLD)
-    assert found.skipped == ("bag of words has no vectors of images: there is nothing to add up")
+    result = run_probe(SUPERPOSITION, subject, ProbeData("my images"))
+    assert result.skipped.startswith("my images: needs drawn scenes")
+    result = run_probe(SUPERPOSITION, replace(subject, space=None), WORLD)
+    assert result.skipped == ("bag of words has no vectors of images: there is nothing to add up")
 
 
 def test_it_is_registered() -> None:
@@ -287,11 +287,11 @@ def tiny() -> Concepts:
 
 
 def test_pairs_of_a_tiny_model_are_close_to_sums(tiny: Concepts) -> None:
-    found = superposed_pairs(tiny, QUICK)
-    own, other = (found[name].estimate.value for name in ("sum, centred", "other pair, centred"))
+    result = superposed_pairs(tiny, QUICK)
+    own, other = (result[name].estimate.value for name in ("sum, centred", "other pair, centred"))
     assert own > 0.6 > other
-    assert 0 < found["fit: explained"].estimate.value < 1
-    assert found["cone"].estimate.value > 0.5
+    assert 0 < result["fit: explained"].estimate.value < 1
+    assert result["cone"].estimate.value > 0.5
 
 
 E = np.eye(4)
@@ -348,6 +348,6 @@ def test_pairs_that_are_sums_are_told_from_pairs_that_are_not() -> None:
 def test_the_additive_fit_finds_its_own_numbers() -> None:
     rng = np.random.default_rng(1)
     x, y, a, b = (rng.normal(size=(9, 16)) for _ in range(4))
-    found = fit_additive((0.8 * (x + y) + 0.3 * a + 0.1 * b) / 2, (x, y), (a, b))
-    assert [found.shrink, found.first, found.second] == pytest.approx([0.2, 0.3, 0.1])
-    assert found.explained == pytest.approx(1.0)
+    result = fit_additive((0.8 * (x + y) + 0.3 * a + 0.1 * b) / 2, (x, y), (a, b))
+    assert [result.shrink, result.first, result.second] == pytest.approx([0.2, 0.3, 0.1])
+    assert result.explained == pytest.approx(1.0)

@@ -42,7 +42,7 @@ from unbag.scorers.cosine import Cosine
 from unbag.training.encoders.adapters import make_trainable
 from unbag.types import DualEncoder, FloatArray
 
-from .asking import put
+from .asking import run_probe
 from .small_models import CONFIG, WORDS, perturbed, rows, small
 
 
@@ -65,17 +65,17 @@ def test_parts_of_the_tiny_encoder() -> None:
 
 def test_eight_combinations_and_their_ends() -> None:
     base, other = small(0), small(1)
-    found = transplant(base, other)
-    assert [one.choice for one in found] == [
+    result = transplant(base, other)
+    assert [one.choice for one in result] == [
         Combination(p, t, r) for p, t, r in product(SOURCES, repeat=3)
     ]
     # The fingerprint is of all weights, so the ends are the models themselves.
-    assert found[0].encoder.fingerprint == base.fingerprint
-    assert found[-1].encoder.fingerprint == other.fingerprint
-    assert len({one.encoder.fingerprint for one in found}) == 8
-    assert found[1].encoder.name == "images of tiny:0, captions of tiny:0, read-out of tiny:1"
-    assert found[1].encoder.scale == other.scale
-    for one in found:
+    assert result[0].encoder.fingerprint == base.fingerprint
+    assert result[-1].encoder.fingerprint == other.fingerprint
+    assert len({one.encoder.fingerprint for one in result}) == 8
+    assert result[1].encoder.name == "images of tiny:0, captions of tiny:0, read-out of tiny:1"
+    assert result[1].encoder.scale == other.scale
+    for one in result:
         assert isinstance(one.encoder, Tiny)
         state = one.encoder.network.state_dict()
         for place, source in {
@@ -108,12 +108,12 @@ def test_models_of_transformers(hf_folder: Callable[[str], Path], kind: str) -> 
     assert len(parts.image) + len(parts.text) + len(parts.read_out) == len(names)
     assert bool(parts.notes) == (kind in ("siglip", "align"))
     other = perturbed(base, "other", size=0.05)
-    found = transplant(base, other)
-    for whole, ends in ((base, found[0]), (other, found[-1])):
+    result = transplant(base, other)
+    for whole, ends in ((base, result[0]), (other, result[-1])):
         assert all(map(torch.equal, vectors(ends.encoder), vectors(whole)))
-    assert len(found) == 8
-    assert type(found[3].encoder) is type(base)
-    mixed = {one.choice: one.encoder for one in found}[Combination("other", "base", "other")]
+    assert len(result) == 8
+    assert type(result[3].encoder) is type(base)
+    mixed = {one.choice: one.encoder for one in result}[Combination("other", "base", "other")]
     assert not torch.equal(vectors(mixed)[1], vectors(other)[1])
 
 
@@ -201,8 +201,8 @@ def subject(encoder: DualEncoder, other: ProbedModel | None = None) -> ProbedMod
 def asked(
     model: DualEncoder, base: DualEncoder, some: tuple[Row, ...] | None = None
 ) -> ProbeResult:
-    material = ProbeData("rows", rows() if some is None else some)
-    return put(TRANSPLANT, subject(model, subject(base)), material, QUICK)
+    data = ProbeData("rows", rows() if some is None else some)
+    return run_probe(TRANSPLANT, subject(model, subject(base)), data, QUICK)
 
 
 def test_four_encoders_give_the_scores_of_all_eight() -> None:
@@ -234,14 +234,14 @@ def test_four_encoders_give_the_scores_of_all_eight() -> None:
 def test_a_change_in_one_encoder_is_placed_there(only: str, part: str) -> None:
     base = perturbed(small(0), "base", size=0.5)
     repaired = perturbed(base, "repaired", only=only, size=0.5, seed=4)
-    found = asked(repaired, base, _only_second(base, repaired))
-    assert found["swap: none"].estimate.value == 0.0
-    assert found["swap: difference"].estimate.value == 1.0
+    result = asked(repaired, base, _only_second(base, repaired))
+    assert result["swap: none"].estimate.value == 0.0
+    assert result["swap: difference"].estimate.value == 1.0
     # All else is the same, so the part alone is the whole.
-    assert found[f"swap: {part} alone"].estimate.value == 1.0
-    assert found[f"swap: lost without {part}"].estimate.value == 1.0
-    assert found["swap: read-out alone"].estimate.value == 0.0
-    verdict = TRANSPLANT.say(found)
+    assert result[f"swap: {part} alone"].estimate.value == 1.0
+    assert result[f"swap: lost without {part}"].estimate.value == 1.0
+    assert result["swap: read-out alone"].estimate.value == 0.0
+    verdict = TRANSPLANT.say(result)
     assert verdict.tone == "told"
     assert verdict.sentence.startswith("Of +100.0 points [")
     assert verdict.sentence.endswith(f": it sits in the {part}.")
@@ -255,41 +255,43 @@ def _only_second(base: DualEncoder, repaired: DualEncoder) -> tuple[Row, ...]:
         for row, gap in zip(rows(160), margins[1], strict=True)
     ]
     is_kept_N = (margins[0] * margins[1] < 0) & (np.minimum(*map(np.abs, margins)) > 1e-5)
-    found = [replace(row, kind="swap") for row, kept in zip(turned, is_kept_N, strict=True) if kept]
-    assert len(found) >= 20
-    return tuple(found)
+    result = [
+        replace(row, kind="swap") for row, kept in zip(turned, is_kept_N, strict=True) if kept
+    ]
+    assert len(result) >= 20
+    return tuple(result)
 
 
 def _margins(space: EncoderSpace, some: tuple[Row, ...]) -> FloatArray:
     image_ND = space.images([row.image for row in some])
     true_ND = space.captions([row.caption for row in some])
     false_ND = space.captions([str(row.negative) for row in some])
-    found: FloatArray = (image_ND * (true_ND - false_ND)).sum(axis=1)
-    return found
+    result: FloatArray = (image_ND * (true_ND - false_ND)).sum(axis=1)
+    return result
 
 
 def test_quantities_and_the_grid() -> None:
     base, other = small(0), perturbed(small(0), "other")
-    found = asked(other, base, rows(48))
+    result = asked(other, base, rows(48))
     # Two kinds of 24 rows, all kinds, each with 8 shares, a difference and 2 effects of 3 parts.
-    assert len(found.quantities) == 3 * (8 + 1 + 6)
-    assert found.headline.endswith(": difference")
-    difference = found["all kinds: all"].estimate.value - found["all kinds: none"].estimate.value
-    assert found["all kinds: difference"].estimate.value == pytest.approx(difference)
-    with_text = found["all kinds: text encoder"].estimate.value
-    alone = with_text - found["all kinds: none"].estimate.value
-    assert found["all kinds: text encoder alone"].estimate.value == pytest.approx(alone)
-    without = found["all kinds: image encoder + read-out"].estimate.value
-    lost = found["all kinds: all"].estimate.value - without
-    assert found["all kinds: lost without text encoder"].estimate.value == pytest.approx(lost)
-    grid = found.plots[0]
+    assert len(result.quantities) == 3 * (8 + 1 + 6)
+    assert result.headline.endswith(": difference")
+    difference = result["all kinds: all"].estimate.value - result["all kinds: none"].estimate.value
+    assert result["all kinds: difference"].estimate.value == pytest.approx(difference)
+    with_text = result["all kinds: text encoder"].estimate.value
+    alone = with_text - result["all kinds: none"].estimate.value
+    assert result["all kinds: text encoder alone"].estimate.value == pytest.approx(alone)
+    without = result["all kinds: image encoder + read-out"].estimate.value
+    lost = result["all kinds: all"].estimate.value - without
+    assert result["all kinds: lost without text encoder"].estimate.value == pytest.approx(lost)
+    grid = result.plots[0]
     assert isinstance(grid, Grid)
     assert grid.rows == ("images of tiny:0", "images of other")
     assert grid.columns[2] == "text of other, read-out of tiny:0"
-    assert grid.values[0][2] == found["all kinds: text encoder"].estimate.value
-    assert grid.values[1][3] == found["all kinds: all"].estimate.value
-    assert found.notes[0] == "parts come from tiny:0, or where they are named from other"
-    units = found["all kinds: all"].outcomes
+    assert grid.values[0][2] == result["all kinds: text encoder"].estimate.value
+    assert grid.values[1][3] == result["all kinds: all"].estimate.value
+    assert result.notes[0] == "parts come from tiny:0, or where they are named from other"
+    units = result["all kinds: all"].outcomes
     assert units is not None
     assert len(set(units.clusters)) == 12
 
@@ -303,7 +305,7 @@ def test_the_same_model_twice_has_no_part_to_name() -> None:
 def test_registered() -> None:
     assert find("probe", "transplant") is TRANSPLANT
     with_negative = ProbeData("rows", rows(4))
-    assert put(TRANSPLANT, subject(small(0)), with_negative).skipped == (
+    assert run_probe(TRANSPLANT, subject(small(0)), with_negative).skipped == (
         "needs a second model: --against"
     )
 
@@ -311,44 +313,44 @@ def test_registered() -> None:
 def test_skipped_with_the_reason() -> None:
     base = subject(small(0))
     none = ProbeData("none", tuple(replace(row, negative=None) for row in rows(4)))
-    found = put(TRANSPLANT, subject(small(1), base), none)
-    assert found.skipped == "needs captions with negatives, and there are none"
+    result = run_probe(TRANSPLANT, subject(small(1), base), none)
+    assert result.skipped == "needs captions with negatives, and there are none"
     bag = constructed_subject(bag_of_words_space(), other=base)
-    found = put(TRANSPLANT, bag, ProbeData("rows", rows(4)))
-    assert found.skipped == "needs two dual encoders: others have no two encoders"
+    result = run_probe(TRANSPLANT, bag, ProbeData("rows", rows(4)))
+    assert result.skipped == "needs two dual encoders: others have no two encoders"
     wide = subject(small(0, name="wide", config=replace(CONFIG, joint=12)), base)
-    found = put(TRANSPLANT, wide, ProbeData("rows", rows(4)))
-    assert found.skipped.startswith("tiny:0 and wide differ in architecture: ")
+    result = run_probe(TRANSPLANT, wide, ProbeData("rows", rows(4)))
+    assert result.skipped.startswith("tiny:0 and wide differ in architecture: ")
     chat = replace(base, space=None)
-    found = put(TRANSPLANT, replace(base, other=chat), ProbeData("rows", rows(4)))
-    assert found.skipped == "needs two dual encoders: others have no two encoders"
+    result = run_probe(TRANSPLANT, replace(base, other=chat), ProbeData("rows", rows(4)))
+    assert result.skipped == "needs two dual encoders: others have no two encoders"
 
 
 def test_without_a_read_out_only_encoders_are_combined(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("unbag.probes.transplant._PROJECTIONS", frozenset())
     base, other = small(0), perturbed(small(0), "other")
-    found = asked(other, base, rows(48))
-    assert len(found.quantities) == 3 * (4 + 1 + 4)
-    assert [one.name for one in found.quantities[:4]] == [
+    result = asked(other, base, rows(48))
+    assert len(result.quantities) == 3 * (4 + 1 + 4)
+    assert [one.name for one in result.quantities[:4]] == [
         "all kinds: none", "all kinds: text encoder", "all kinds: image encoder", "all kinds: all",
     ]  # fmt: skip
     assert (
-        found.notes[1] == "neither encoder has a separate projection: only encoders were exchanged"
+        result.notes[1] == "neither encoder has a separate projection: only encoders were exchanged"
     )
-    grid = found.plots[0]
+    grid = result.plots[0]
     assert isinstance(grid, Grid)
     assert grid.columns == ("text of tiny:0", "text of other")
-    assert "read-out" not in TRANSPLANT.say(found).sentence
+    assert "read-out" not in TRANSPLANT.say(result).sentence
 
 
 def test_all_rows_are_asked_in_full() -> None:
     base, other = small(0), perturbed(small(0), "other")
-    material = ProbeData("rows", rows(200))
-    full = put(TRANSPLANT, subject(other, subject(base)), material, replace(QUICK, is_full=True))
+    data = ProbeData("rows", rows(200))
+    full = run_probe(TRANSPLANT, subject(other, subject(base)), data, replace(QUICK, is_full=True))
     assert full["all kinds: all"].estimate.n == 200
-    quick = put(TRANSPLANT, subject(other, subject(base)), material, QUICK)
+    quick = run_probe(TRANSPLANT, subject(other, subject(base)), data, QUICK)
     # The rows that other probes look at too, and more of the kinds on which the two differ most.
-    count = len(choose_rows(material.rows, QUICK))
+    count = len(choose_rows(data.rows, QUICK))
     assert quick["all kinds: all"].estimate.n == count < 200
     assert quick["swap: all"].estimate.n == quick["replace: all"].estimate.n == 100
 
@@ -375,8 +377,8 @@ def test_the_part_that_is_named(
         mean(f"swap: {name}", np.array([-0.4 * share] * 9), about="", options=QUICK)
         for name, share in value.items()
     )
-    finding = ProbeResult("transplant", quantities, headline="swap: difference")
-    verdict = TRANSPLANT.say(finding)
+    result = ProbeResult("transplant", quantities, headline="swap: difference")
+    verdict = TRANSPLANT.say(result)
     assert verdict.sentence.startswith("Of -40.0 points [")
     assert f": {said}" in verdict.sentence
 
@@ -391,8 +393,8 @@ def test_a_part_is_named_only_where_its_interval_leaves_0_out() -> None:
              options=QUICK)
         for name, value_N in value.items()
     )  # fmt: skip
-    finding = ProbeResult("transplant", quantities, headline="swap: difference")
-    part = finding[f"swap: {alone(PARTS[0])}"].estimate
+    result = ProbeResult("transplant", quantities, headline="swap: difference")
+    part = result[f"swap: {alone(PARTS[0])}"].estimate
     assert part.value == pytest.approx(0.5)
     assert part.low <= 0
-    assert "so few rows do not say which part it sits in" in TRANSPLANT.say(finding).sentence
+    assert "so few rows do not say which part it sits in" in TRANSPLANT.say(result).sentence
