@@ -56,7 +56,7 @@ ITEMS = profile_items(n=BLOCK, seed=0)
 CASES = tuple(cases(n=BLOCK))
 
 
-def asked(scorer: Scorer) -> ProbeResult:
+def measure(scorer: Scorer) -> ProbeResult:
     return run_probe(PROFILE, ProbedModel(scorer.name, scorer, None, scorer), WORLD, QUICK)
 
 
@@ -151,7 +151,7 @@ def test_a_case_depends_on_seed_and_number_alone() -> None:
 
 
 def test_the_semantic_oracle_is_perfect_everywhere() -> None:
-    result = asked(semantic())
+    result = measure(semantic())
     for one in result.quantities:
         assert one.estimate.value == one.known.perfect, one.name
     grid = _grid(result)
@@ -164,7 +164,7 @@ def test_the_semantic_oracle_is_perfect_everywhere() -> None:
 
 
 def test_the_bag_of_words_oracle_ties_everywhere() -> None:
-    result = asked(bag_of_words())
+    result = measure(bag_of_words())
     assert {one.estimate.value for one in result.quantities} == {0.0}
     assert {one.known.bag for one in result.quantities if " taken " not in one.name} == {0.0}
     grid = _grid(result)
@@ -176,7 +176,7 @@ def test_the_bag_of_words_oracle_ties_everywhere() -> None:
 
 
 def test_a_blind_scorer_is_at_chance_in_every_breakdown() -> None:
-    result = asked(position_blind())
+    result = measure(position_blind())
     for name in ("relations", "binding", *parts_of(result.quantities)):
         assert result[name].estimate.value == 0.5, name
     verdict = PROFILE.say(result)
@@ -212,7 +212,7 @@ def _turned(query: Query) -> str:
 
 
 def test_left_taken_for_right_is_told() -> None:
-    result = asked(Mirrored(semantic()))
+    result = measure(Mirrored(semantic()))
     for relation in ORDER:
         is_side = relation in ("left of", "right of")
         assert result[f"relation {relation}"].estimate.value == (0.0 if is_side else 1.0)
@@ -278,7 +278,7 @@ def test_a_model_is_asked_by_its_vectors() -> None:
 
 
 def test_plots_and_names() -> None:
-    result = asked(position_blind())
+    result = measure(position_blind())
     bars, grid = result.plots
     assert isinstance(bars, Bars)
     assert isinstance(grid, Grid)

@@ -72,12 +72,12 @@ def world() -> ProbeData:
     return replace(result, rows=tuple(choose_rows(rows, Options())), gallery=None)
 
 
-def asked(space: ConstructedSpace, data: ProbeData) -> ProbeResult:
+def measure(space: ConstructedSpace, data: ProbeData) -> ProbeResult:
     return run_probe(SENSITIVITY, constructed_subject(space), data, QUICK)
 
 
 def test_a_bag_of_words_is_blind_to_exchanged_words(world: ProbeData) -> None:
-    result = asked(bag_of_words_space(), world)
+    result = measure(bag_of_words_space(), world)
     verdict = SENSITIVITY.say(result)
     assert verdict.tone == "fails"
     assert verdict.sentence.startswith(
@@ -93,7 +93,7 @@ def test_a_bag_of_words_is_blind_to_exchanged_words(world: ProbeData) -> None:
 
 
 def test_a_perfect_space_knows_the_meaning(world: ProbeData) -> None:
-    result = asked(perfect_space(), world)
+    result = measure(perfect_space(), world)
     verdict = SENSITIVITY.say(result)
     assert verdict.tone == "holds"
     assert verdict.sentence.startswith("Meaning: exchanged words are understood, a negative costs")
@@ -104,7 +104,7 @@ def test_a_perfect_space_knows_the_meaning(world: ProbeData) -> None:
 
 def test_a_collapsed_space_learned_neither(world: ProbeData) -> None:
     for noise in (0.05, 0):
-        result = asked(collapsed_space(noise=noise), world)
+        result = measure(collapsed_space(noise=noise), world)
         verdict = SENSITIVITY.say(result)
         assert verdict.tone == "fails"
         assert verdict.sentence.startswith("Neither: exchanged words go unnoticed, ")
@@ -114,7 +114,7 @@ def test_a_collapsed_space_learned_neither(world: ProbeData) -> None:
 
 def test_a_detector_only_notices_edits(world: ProbeData) -> None:
     rows = unmixed(world.rows)
-    result = asked(detector_space(rows), replace(world, rows=rows))
+    result = measure(detector_space(rows), replace(world, rows=rows))
     verdict = SENSITIVITY.say(result)
     assert verdict.tone == "fails"
     assert verdict.sentence.startswith(
@@ -190,7 +190,9 @@ def test_intervals_are_of_99_percent() -> None:
 
 
 def test_states_are_decided_by_intervals() -> None:
-    def asked(drop_n: float, drop_p: float, spread: float = 0.001, count: int = 100) -> ProbeResult:
+    def measure(
+        drop_n: float, drop_p: float, spread: float = 0.001, count: int = 100
+    ) -> ProbeResult:
         noise = spread * np.random.default_rng(1).normal(size=(2, 100))
         rows = [Row(f"{i}", Named(f"{i}"), f"{i} c", f"{i} n", f"{i} p") for i in range(count)]
         cosine = {f"{i} c": 0.5 for i in range(100)}
@@ -200,7 +202,7 @@ def test_states_are_decided_by_intervals() -> None:
         return edit_sensitivity(Given(cosine), ProbeData("m", rows=tuple(rows)), options)
 
     def told(drop_n: float, drop_p: float, spread: float = 0.001) -> object:
-        return state(asked(drop_n, drop_p, spread), f", {OTHER_WORDS}")
+        return state(edited(drop_n, drop_p, spread), f", {OTHER_WORDS}")
 
     assert told(0.1, 0.0) == "semantic"
     assert told(0.1, 0.1) == "detector"
@@ -209,7 +211,7 @@ def test_states_are_decided_by_intervals() -> None:
     assert told(0.0, 0.0) == "blind"
     assert told(-0.1, 0.0) == "blind"
     # Six rows leave both open, whatever the middle of the interval says.
-    few = asked(0.1, 0.1, count=6)
+    few = edited(0.1, 0.1, count=6)
     auc = few["auc, other words"].estimate
     assert auc.low <= 0.5
     assert auc.high > 0.75

@@ -67,7 +67,7 @@ def world() -> ProbeData:
     return replace(result, rows=tuple(rows), pairs=result.pairs[:40], gallery=None)
 
 
-def asked(space: ConstructedSpace, data: ProbeData) -> ProbeResult:
+def measure(space: ConstructedSpace, data: ProbeData) -> ProbeResult:
     return run_probe(STABILITY, constructed_subject(space), data, QUICK)
 
 
@@ -174,7 +174,7 @@ def test_rank_correlation_is_that_of_mean_ranks() -> None:
 
 
 def test_a_bag_of_words_ties_where_only_the_order_differs(world: ProbeData) -> None:
-    result = asked(bag_of_words_space(), world)
+    result = measure(bag_of_words_space(), world)
     verdict = STABILITY.say(result)
     assert verdict.tone == "fails"
     assert verdict.sentence == (
@@ -187,7 +187,7 @@ def test_a_bag_of_words_ties_where_only_the_order_differs(world: ProbeData) -> N
 
 
 def test_a_perfect_space_is_right_and_firm(world: ProbeData) -> None:
-    result = asked(perfect_space(), world)
+    result = measure(perfect_space(), world)
     verdict = STABILITY.say(result)
     assert verdict.tone == "holds"
     assert verdict.sentence.startswith("Much is needed: 100.0 % [")
@@ -198,13 +198,13 @@ def test_a_perfect_space_is_right_and_firm(world: ProbeData) -> None:
 
 def test_a_detector_is_firm_and_a_collapsed_space_decides_by_chance(world: ProbeData) -> None:
     few = unmixed(world.rows)
-    edits = asked(detector_space(few), replace(world, rows=few, pairs=()))
+    edits = measure(detector_space(few), replace(world, rows=few, pairs=()))
     assert edits["right"].estimate.value == 1
-    collapsed = asked(collapsed_space(), world)
+    collapsed = measure(collapsed_space(), world)
     verdict = STABILITY.say(collapsed)
     assert verdict.tone == "fails"
     assert verdict.sentence.startswith("It decides no better than chance: ")
-    constant = STABILITY.say(asked(collapsed_space(noise=0), world))
+    constant = STABILITY.say(measure(collapsed_space(noise=0), world))
     assert constant.sentence.startswith("Nothing holds them: all preferences between two captions")
 
 

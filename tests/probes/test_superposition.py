@@ -7,11 +7,11 @@ from math import sqrt
 
 import numpy as np
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from unbag.errors import UnbagError
-from unbag.models.tiny import load
 from unbag.probes.base import Bars, Options, ProbeData, ProbeResult
-from unbag.probes.concepts import Concepts, concept_vectors, rings
+from unbag.probes.concepts import concept_vectors, rings
 from unbag.probes.reference_spaces import (
     ConstructedSpace,
     bag_of_words_space,
@@ -21,9 +21,10 @@ from unbag.probes.reference_spaces import (
     scene_behind,
     signs,
 )
-from unbag.probes.space import EncoderSpace, cosines, unit
+from unbag.probes.space import cosines, unit
 from unbag.probes.superposition import (
     SUPERPOSITION,
+    VERDICTS,
     cone,
     fit_additive,
     optimum,
@@ -37,7 +38,7 @@ from unbag.world.grammar import Obj, parse
 from unbag.world.scenes import Thing
 from unbag.world.vocabulary import DEFAULT
 
-from .asking import run_probe
+from .asking import case, run_probe
 
 WORLD = ProbeData("the world", is_world=True)
 
@@ -51,7 +52,7 @@ ALPHA = 0.3
 NAMES = (*DEFAULT.shapes, *DEFAULT.colours)
 
 
-def asked(space: ConstructedSpace) -> ProbeResult:
+def measure(space: ConstructedSpace) -> ProbeResult:
     return run_probe(SUPERPOSITION, constructed_subject(space), WORLD, QUICK)
 
 
@@ -132,92 +133,93 @@ def test_the_reduced_fit_is_that_of_all_rows() -> None:
     )
 
 
-def test_a_bag_of_words_is_a_sum_that_forgets() -> None:
-    result = asked(bag_of_words_space())
+def test_a_bag_of_words_is_a_sum_without_binding(snapshot: SnapshotAssertion) -> None:
+    result = measure(bag_of_words_space())
     verdict = SUPERPOSITION.say(result)
-    assert verdict.tone == "fails"
-    assert verdict.sentence.startswith(
-        "The vector of an image of two things is close to the sum of theirs: around the mean, "
-        "cosine 0.954 ["
-    )
-    assert verdict.sentence.endswith(
-        "With their colours exchanged, images have cosine 1.000 [1.000, 1.000]: a sum forgets "
-        "what belongs to what."
-    )
-    for one in result.quantities:
-        if one.known.bag is not None:
-            assert one.estimate.value == pytest.approx(one.known.bag)
+    assert case(verdict, VERDICTS) == "merged"
+    assert verdict.sentence == snapshot
+    for quantity in result.quantities:
+        if quantity.known.bag is not None:
+            assert quantity.estimate.value == pytest.approx(quantity.known.bag)
+    (plot,) = result.plots
+    assert isinstance(plot, Bars)
+    assert not plot.is_rate
+    assert [bar.name for bar in plot.bars][:2] == ["sum, centred", "other pair, centred"]
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "tone"), [(0.96, 0.98, "fails"), (0.94, 0.98, "mixed"), (0.9, 0.95, "told")]
+    ("low", "high", "expected"),
+    [(0.96, 0.98, "merged"), (0.94, 0.98, "undecided"), (0.9, 0.95, "encoded")],
 )
-def test_what_a_sum_forgets_is_decided_by_the_interval(low: float, high: float, tone: str) -> None:
-    result = asked(bag_of_words_space())
-    quantities = [
-        replace(one, estimate=replace(one.estimate, low=low, high=high))
-        if one.name == "colours exchanged"
-        else one
-        for one in result.quantities
-    ]
-    assert SUPERPOSITION.say(replace(result, quantities=tuple(quantities))).tone == tone
+def test_the_interval_decides_whether_exchanged_colours_are_merged(
+    low: float, high: float, expected: str
+) -> None:
+    result = measure(bag_of_words_space())
+    quantities = tuple(
+        replace(q, estimate=replace(q.estimate, low=low, high=high))
+        if q.name == "colours exchanged"
+        else q
+        for q in result.quantities
+    )
+    verdict = SUPERPOSITION.say(replace(result, quantities=quantities))
+    assert case(verdict, VERDICTS) == expected
 
 
-def test_a_perfect_space_adds_up_and_remembers() -> None:
-    verdict = SUPERPOSITION.say(asked(perfect_space()))
-    assert verdict.tone == "told"
-    assert "is close to the sum of theirs" in verdict.sentence
-    assert verdict.sentence.endswith(": what belongs to what is there beside the sum.")
+def test_a_perfect_space_is_a_sum_with_binding(snapshot: SnapshotAssertion) -> None:
+    verdict = SUPERPOSITION.say(measure(perfect_space()))
+    assert case(verdict, VERDICTS) == "encoded"
+    assert verdict.sentence == snapshot
 
 
-def test_what_is_alike_in_colour_only_is_no_sum_of_things() -> None:
+def test_vectors_of_colours_only_are_no_sums_of_things() -> None:
     """The pair of another ring would be far, and the claim would seem supported."""
 
     def of_image(image: ImageSource) -> FloatArray:
-        result: FloatArray = np.sum([e(thing.colour) for thing in things(image)], axis=0)
-        return result
+        vector_D: FloatArray = np.sum([e(thing.colour) for thing in things(image)], axis=0)
+        return vector_D
 
-    space = replace(sums(), of_image=of_image, _image={})
-    result = asked(space)
+    result = measure(replace(sums(), of_image=of_image, _image={}))
     assert result["sum, centred"].estimate.value > 0.9
     assert result["pair elsewhere, centred"].estimate.value < 0.1
     assert result["sum above other pair, centred"].estimate.value == pytest.approx(0.0)
-    verdict = SUPERPOSITION.say(result)
-    assert verdict.tone == "told"
-    assert "is not close to the sum of theirs" in verdict.sentence
+    assert case(SUPERPOSITION.say(result), VERDICTS) == "no sum"
 
 
-def test_pairs_with_a_vector_of_their_own_are_no_sums() -> None:
+def test_pairs_with_unrelated_vectors_are_no_sums(snapshot: SnapshotAssertion) -> None:
     def of_image(image: ImageSource) -> FloatArray:
         return signs("+".join(sorted(thing.shape for thing in things(image))), 256)
 
     space = ConstructedSpace("own", "own/1", of_image, lambda text: signs(text, 256))
-    result = asked(space)
+    result = measure(space)
     assert abs(result["sum, centred"].estimate.value) < 0.1
     assert result["cone"].estimate.value == pytest.approx(1 / sqrt(32), abs=0.03)
-    assert "is not close to the sum of theirs" in SUPERPOSITION.say(result).sentence
+    verdict = SUPERPOSITION.say(result)
+    assert case(verdict, VERDICTS) == "no sum"
+    assert verdict.sentence == snapshot
 
 
-def test_a_cone_makes_everything_a_sum_until_it_is_taken_away() -> None:
-    result = asked(collapsed_space())
+def test_a_cone_makes_everything_a_sum_until_it_is_centred() -> None:
+    result = measure(collapsed_space())
     assert result["sum"].estimate.value > 0.99
     assert result["other pair"].estimate.value > 0.99
     assert result["optimum"].estimate.value == pytest.approx(-1.0, abs=0.01)
     assert result["cone times M"].estimate.value == pytest.approx(32, abs=0.01)
     assert abs(result["sum, centred"].estimate.value) < 0.1
-    assert "is not close to the sum of theirs" in SUPERPOSITION.say(result).sentence
+    assert case(SUPERPOSITION.say(result), VERDICTS) == "no sum"
 
 
 @pytest.mark.filterwarnings("error")
-def test_constant_vectors_have_nothing_around_their_mean() -> None:
-    result = asked(collapsed_space(noise=0))
+def test_constant_or_missing_vectors_are_not_measured() -> None:
+    result = measure(collapsed_space(noise=0))
     assert result["sum, centred"].estimate.n == 0
     assert result["sum"].estimate.value == pytest.approx(1.0)
-    verdict = SUPERPOSITION.say(result)
-    assert verdict.tone == "told"
-    assert verdict.sentence == (
-        "Nothing could be measured: around their mean, the vectors have no direction."
-    )
+    assert case(SUPERPOSITION.say(result), VERDICTS) == "unknown"
+    nan = np.full(4, np.nan)
+    space = ConstructedSpace("nan", "nan/1", lambda image: nan, lambda text: nan)
+    missing = superposed_pairs(concept_vectors(space, rings(1)), QUICK)
+    assert np.isnan(missing["fit: p"].estimate.value)
+    assert missing.get("pair elsewhere") is None
+    assert case(SUPERPOSITION.say(missing), VERDICTS) == "unknown"
 
 
 def test_images_without_a_vector_are_left_out_and_counted() -> None:
@@ -233,15 +235,6 @@ def test_images_without_a_vector_are_left_out_and_counted() -> None:
     assert result["cone"].estimate.n == 7
     assert result["sum, centred"].estimate.n == 6
     assert result["fit: explained"].estimate.value == pytest.approx(1.0)
-
-
-def test_nothing_at_all_is_said_to_be_nothing() -> None:
-    nan = np.full(4, np.nan)
-    space = ConstructedSpace("nan", "nan/1", lambda p: nan, lambda text: nan)
-    result = superposed_pairs(concept_vectors(space, rings(1)), QUICK)
-    assert np.isnan(result["fit: p"].estimate.value)
-    assert result.get("pair elsewhere") is None
-    assert SUPERPOSITION.say(result).sentence.startswith("Nothing could be measured")
 
 
 def test_antipodal_things_have_no_sum() -> None:
@@ -262,31 +255,18 @@ def test_antipodal_things_have_no_sum() -> None:
     assert result["cone"].estimate.value == pytest.approx(0.0)
 
 
-def test_the_cosines_of_the_claim_are_drawn() -> None:
-    (plot,) = asked(bag_of_words_space()).plots
-    assert isinstance(plot, Bars)
-    assert not plot.is_rate
-    assert [bar.name for bar in plot.bars][:2] == ["sum, centred", "other pair, centred"]
-
-
-def test_it_is_skipped_where_it_cannot_be_asked() -> None:
-    subject = constructed_subject(bag_of_words_space())
-    result = run_probe(SUPERPOSITION, subject, ProbeData("my images"))
-    assert result.skipped.startswith("my images: needs drawn scenes")
-    result = run_probe(SUPERPOSITION, replace(subject, space=None), WORLD)
-    assert result.skipped == ("bag of words has no vectors of images: there is nothing to add up")
-
-
-def test_it_is_registered() -> None:
+def test_it_is_skipped_without_scenes_or_vectors(snapshot: SnapshotAssertion) -> None:
     assert find("probe", "superposition") is SUPERPOSITION
+    subject = constructed_subject(bag_of_words_space())
+    results = [
+        run_probe(SUPERPOSITION, subject, ProbeData("my images")),
+        run_probe(SUPERPOSITION, replace(subject, space=None), WORLD),
+    ]
+    assert [result.skipped for result in results] == snapshot
 
 
-@pytest.fixture(scope="module")
-def tiny() -> Concepts:
-    return concept_vectors(EncoderSpace(load("base", device="cpu")), rings(2))
-
-
-def test_pairs_of_a_tiny_model_are_close_to_sums(tiny: Concepts) -> None:
+def test_pairs_of_a_tiny_model_are_close_to_sums() -> None:
+    tiny = concept_vectors(EncoderSpace(load("base", device="cpu")), rings(2))
     result = superposed_pairs(tiny, QUICK)
     own, other = (result[name].estimate.value for name in ("sum, centred", "other pair, centred"))
     assert own > 0.6 > other

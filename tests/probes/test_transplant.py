@@ -198,7 +198,7 @@ def subject(encoder: DualEncoder, other: ProbedModel | None = None) -> ProbedMod
     return ProbedModel(encoder.name, encoder, EncoderSpace(encoder), Cosine(encoder), other=other)
 
 
-def asked(
+def measure(
     model: DualEncoder, base: DualEncoder, some: tuple[Row, ...] | None = None
 ) -> ProbeResult:
     data = ProbeData("rows", rows() if some is None else some)
@@ -234,7 +234,7 @@ def test_four_encoders_give_the_scores_of_all_eight() -> None:
 def test_a_change_in_one_encoder_is_placed_there(only: str, part: str) -> None:
     base = perturbed(small(0), "base", size=0.5)
     repaired = perturbed(base, "repaired", only=only, size=0.5, seed=4)
-    result = asked(repaired, base, _only_second(base, repaired))
+    result = measure(repaired, base, _only_second(base, repaired))
     assert result["swap: none"].estimate.value == 0.0
     assert result["swap: difference"].estimate.value == 1.0
     # All else is the same, so the part alone is the whole.
@@ -272,7 +272,7 @@ def _margins(space: EncoderSpace, some: tuple[Row, ...]) -> FloatArray:
 
 def test_quantities_and_the_grid() -> None:
     base, other = small(0), perturbed(small(0), "other")
-    result = asked(other, base, rows(48))
+    result = measure(other, base, rows(48))
     # Two kinds of 24 rows, all kinds, each with 8 shares, a difference and 2 effects of 3 parts.
     assert len(result.quantities) == 3 * (8 + 1 + 6)
     assert result.headline.endswith(": difference")
@@ -297,7 +297,7 @@ def test_quantities_and_the_grid() -> None:
 
 
 def test_the_same_model_twice_has_no_part_to_name() -> None:
-    verdict = TRANSPLANT.say(asked(small(0), small(0)))
+    verdict = TRANSPLANT.say(measure(small(0), small(0)))
     assert verdict.sentence.startswith("The two models do not differ ")
     assert verdict.sentence.endswith("no part to name.")
 
@@ -329,7 +329,7 @@ def test_skipped_with_the_reason() -> None:
 def test_without_a_read_out_only_encoders_are_combined(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("unbag.probes.transplant._PROJECTIONS", frozenset())
     base, other = small(0), perturbed(small(0), "other")
-    result = asked(other, base, rows(48))
+    result = measure(other, base, rows(48))
     assert len(result.quantities) == 3 * (4 + 1 + 4)
     assert [one.name for one in result.quantities[:4]] == [
         "all kinds: none", "all kinds: text encoder", "all kinds: image encoder", "all kinds: all",

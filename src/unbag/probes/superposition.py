@@ -51,7 +51,7 @@ class SuperpositionThresholds(Thresholds):
 
     MARGIN = (
         0.1,
-        "a pair is a sum if its own sum is nearer than another pair's, with an interval above this",
+        "a pair is a sum if its own sum is nearer than another pair's by surely more than this",
     )
     MERGED = 0.95, "images with a cosine above this are merged, as in the probe agreement"
 
@@ -68,9 +68,12 @@ VERDICTS: Mapping[str, tuple[Tone, str]] = {
         "Not measured: after subtracting the mean, the vectors have no direction.",
     ),
     "no sum": ("told", f"{_COSINES}."),
-    "merged": ("fails", f"{_COSINES}: a sum does not encode which colour belongs to what."),
+    "merged": ("fails", f"{_COSINES}: a sum does not encode which thing has which colour."),
     "undecided": ("mixed", f"{_COSINES}: whether the model merges these is not decided."),
-    "encoded": ("told", f"{_COSINES}: which colour belongs to what is encoded besides the sum."),
+    "encoded": (
+        "told",
+        f"{_COSINES}: which thing has which colour is encoded in addition to the sum.",
+    ),
 }
 _SHOWN = (
     "sum, centred",
