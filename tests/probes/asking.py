@@ -18,7 +18,7 @@ def run_probe(
     return probe.ask(subject, data, options or Options(), progress or Silent())
 
 
-def case(verdict: Verdict, verdicts: Mapping[str, tuple[Tone, str]]) -> str:
+def case_of(verdict: Verdict, verdicts: Mapping[str, tuple[Tone, str]]) -> str:
     """The row of a table of verdicts: tests assert it, and leave the wording to snapshots."""
     (name,) = (n for n, row in verdicts.items() if row == (verdict.tone, verdict.template))
     return name

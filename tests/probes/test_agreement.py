@@ -41,7 +41,7 @@ from unbag.scorers.resolve import make_scorer
 from unbag.types import FloatArray, ImageSource
 from unbag.world.benchmarks import PAIRS_A
 
-from .asking import case, run_probe
+from .asking import case_of, run_probe
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -127,7 +127,7 @@ def test_known_spaces_get_the_right_verdict(
     # 1.96^2 / (80 + 1.96^2) = 4.6 %.
     result = measure(world, space)
     verdict = AGREEMENT.say(result)
-    assert case(verdict, VERDICTS) == expected
+    assert case_of(verdict, VERDICTS) == expected
     assert verdict.sentence == snapshot
     assert result.headline == "merged, same things"
 
@@ -195,7 +195,7 @@ def test_cosines_ranks_and_pixels_by_hand() -> None:
 def test_too_few_pairs_do_not_decide(snapshot: SnapshotAssertion) -> None:
     pairs = [(Plain(f"a{i}", (1.0, 0.0)), Plain(f"b{i}", (float(i < 2), 1.0))) for i in range(3)]
     verdict = AGREEMENT.say(measure(pairs_of(*pairs)))
-    assert case(verdict, VERDICTS) == "too few"
+    assert case_of(verdict, VERDICTS) == "too few"
     assert verdict.sentence == snapshot
 
 
@@ -205,7 +205,7 @@ def test_relations_with_different_rates_are_named(snapshot: SnapshotAssertion) -
     pairs = pairs_of(*near, relation="size").pairs
     pairs += tuple(replace(pair, id=f"far {pair.id}") for pair in pairs_of(*far).pairs)
     verdict = AGREEMENT.say(measure(ProbeData("mine", pairs=pairs)))
-    assert case(verdict, VERDICTS) == "some"
+    assert case_of(verdict, VERDICTS) == "some"
     assert verdict.sentence == snapshot
 
 
@@ -215,7 +215,7 @@ def test_nearest_pairs_are_counted_without_intervals(snapshot: SnapshotAssertion
     rate = result["merged, nearest images"]
     assert (rate.estimate.n, rate.known.perfect) == (3, None)
     verdict = AGREEMENT.say(result)
-    assert case(verdict, VERDICTS) == "nearest"
+    assert case_of(verdict, VERDICTS) == "nearest"
     assert verdict.sentence == snapshot
     # Another model has other nearest pairs, so nothing can be paired.
     assert {(quantity.outcomes, quantity.draw_R) for quantity in result.quantities} == {
@@ -249,7 +249,7 @@ def test_vectors_that_are_not_finite_are_counted_not_compared() -> None:
     assert (rate.value, rate.n, rate.invalid) == (1.0, 1, 2)
     assert result["centred cosine, all pairs"].estimate.n == 1
     assert any(note.startswith("2 of 3 pairs") for note in result.notes)
-    assert case(AGREEMENT.say(measure(pairs_of(lost))), VERDICTS) == "unknown"
+    assert case_of(AGREEMENT.say(measure(pairs_of(lost))), VERDICTS) == "unknown"
 
 
 def test_copies_of_an_image_are_not_a_pair() -> None:

@@ -41,7 +41,7 @@ from unbag.runs.progress import Silent
 from unbag.scorers.resolve import make_scorer
 from unbag.types import ImageSource
 
-from .asking import case, run_probe
+from .asking import case_of, run_probe
 from .ruled_chat import Believes, Ruled, drawn, few, is_cat, prefers, reads, sees_cats
 
 QUICK = Options(resamples=200)
@@ -158,13 +158,13 @@ def test_answers_that_cannot_be_parsed_are_counted() -> None:
     result = yes_bias(model, few(rows=1), QUICK)
     assert result.notes[1] == "18 of 18 answers could not be read (yes or no)"
     assert result["right"].estimate.invalid == 18
-    assert case(YES_BIAS.say(result), VERDICTS) == "no answer"
+    assert case_of(YES_BIAS.say(result), VERDICTS) == "no answer"
     choices = prior(model, few(rows=1), QUICK)
     assert choices.notes[1:3] == (
         "18 of 18 answers could not be read (choices)",
         "10 of 10 answers could not be read (choices without the image)",
     )
-    assert case(PRIOR.say(choices), VERDICTS) == "no choice"
+    assert case_of(PRIOR.say(choices), VERDICTS) == "no choice"
 
 
 def test_numbers_that_are_none_are_left_out() -> None:

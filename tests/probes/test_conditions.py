@@ -10,6 +10,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from unbag.errors import UnbagError
+from unbag.models.tiny import load
 from unbag.probes.base import Bars, Options, ProbeData, ProbeResult
 from unbag.probes.concepts import THINGS, Ring, concept_vectors, rings
 from unbag.probes.conditions import (
@@ -33,7 +34,7 @@ from unbag.probes.reference_spaces import (
     scene_behind,
     signs,
 )
-from unbag.probes.space import cosines, unit
+from unbag.probes.space import EncoderSpace, cosines, unit
 from unbag.registry import find
 from unbag.types import FloatArray, ImageSource
 from unbag.world.grammar import And, Obj, Rel, holds
@@ -41,7 +42,7 @@ from unbag.world.placement import exchange_colours
 from unbag.world.scenes import Scene, is_clear
 from unbag.world.vocabulary import DEFAULT, INVERSE, UNIT
 
-from .asking import case, run_probe
+from .asking import case_of, run_probe
 
 WORLD = ProbeData("the world", is_world=True)
 
@@ -131,7 +132,7 @@ def test_a_bag_of_words_fails_conditions_on_the_same_words(snapshot: SnapshotAss
     met = {name for name in CONDITIONS if result[name].estimate.value == 1}
     assert met == set(CONDITIONS) - {*BEYOND, *NEGATION}
     verdict = CONDITIONS_PROBE.say(result)
-    assert case(verdict, VERDICTS) == "as a bag"
+    assert case_of(verdict, VERDICTS) == "as a bag"
     assert verdict.sentence == snapshot
     # A star in another colour shares shape, size and texture of four words.
     assert result["2.1 cosine"].estimate.value == pytest.approx(0.7, abs=0.05)
@@ -146,7 +147,7 @@ def test_a_bag_of_words_fails_conditions_on_the_same_words(snapshot: SnapshotAss
 
 def test_a_perfect_space_meets_all_conditions(snapshot: SnapshotAssertion) -> None:
     verdict = CONDITIONS_PROBE.say(measure(perfect_space()))
-    assert case(verdict, VERDICTS) == "all"
+    assert case_of(verdict, VERDICTS) == "all"
     assert verdict.sentence == snapshot
 
 
@@ -222,7 +223,7 @@ def test_without_valid_vectors_nothing_is_measured() -> None:
     nan = np.full(4, np.nan)
     space = ConstructedSpace("nan", "nan/1", lambda image: nan, lambda text: nan)
     verdict = CONDITIONS_PROBE.say(conditions(concept_vectors(space, rings(1)), QUICK))
-    assert case(verdict, VERDICTS) == "unknown"
+    assert case_of(verdict, VERDICTS) == "unknown"
 
 
 def test_antipodal_renderings_have_no_mean() -> None:

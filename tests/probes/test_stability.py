@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from syrupy.assertion import SnapshotAssertion
 
 from unbag.probes.base import ImagePair, Options, ProbeData, ProbeResult, Row, Scatter
 from unbag.probes.data import world_probe_data
@@ -25,6 +26,7 @@ from unbag.probes.sampling import choose_rows
 from unbag.probes.space import unit
 from unbag.probes.stability import (
     STABILITY,
+    VERDICTS,
     changed_by,
     decide,
     flip_chance,
@@ -35,7 +37,7 @@ from unbag.probes.stability import (
 from unbag.registry import find
 from unbag.types import FloatArray, ImageSource
 
-from .asking import run_probe
+from .asking import case_of, run_probe
 from .named_images import Named
 
 QUICK = Options(resamples=300)
@@ -173,39 +175,39 @@ def test_rank_correlation_is_that_of_mean_ranks() -> None:
     assert np.isnan(rank_correlation(np.ones(4), np.arange(4.0))(np.arange(4)))
 
 
-def test_a_bag_of_words_ties_where_only_the_order_differs(world: ProbeData) -> None:
+def test_a_bag_of_words_ties_where_only_the_order_differs(
+    world: ProbeData, snapshot: SnapshotAssertion
+) -> None:
     result = measure(bag_of_words_space(), world)
     verdict = STABILITY.say(result)
-    assert verdict.tone == "fails"
-    assert verdict.sentence == (
-        "Nothing holds them: all preferences between two captions of the same words are ties, "
-        "0.0 degrees [0.0, 0.0]."
-    )
+    assert case_of(verdict, VERDICTS) == "none"
+    assert verdict.sentence == snapshot
     assert result["angle, same words"].estimate.value == result["angle, same words"].known.bag == 0
     assert result["right, same words"].estimate.value == 0
     assert result["mean angle"].estimate.value > 1
 
 
-def test_a_perfect_space_is_right_and_firm(world: ProbeData) -> None:
+def test_a_perfect_space_is_right_and_firm(world: ProbeData, snapshot: SnapshotAssertion) -> None:
     result = measure(perfect_space(), world)
     verdict = STABILITY.say(result)
-    assert verdict.tone == "holds"
-    assert verdict.sentence.startswith("Much is needed: 100.0 % [")
+    assert case_of(verdict, VERDICTS) == "firm"
+    assert verdict.sentence == snapshot
     assert result["right"].estimate.value == 1
     assert result["right, images"].estimate.value == 1
     assert result["changed by float16"].estimate.value == 0
 
 
-def test_a_detector_is_firm_and_a_collapsed_space_decides_by_chance(world: ProbeData) -> None:
+def test_a_detector_is_right_and_a_collapsed_space_is_at_chance(
+    world: ProbeData, snapshot: SnapshotAssertion
+) -> None:
     few = unmixed(world.rows)
     edits = measure(detector_space(few), replace(world, rows=few, pairs=()))
     assert edits["right"].estimate.value == 1
-    collapsed = measure(collapsed_space(), world)
-    verdict = STABILITY.say(collapsed)
-    assert verdict.tone == "fails"
-    assert verdict.sentence.startswith("It decides no better than chance: ")
+    verdict = STABILITY.say(measure(collapsed_space(), world))
+    assert case_of(verdict, VERDICTS) == "chance"
+    assert verdict.sentence == snapshot
     constant = STABILITY.say(measure(collapsed_space(noise=0), world))
-    assert constant.sentence.startswith("Nothing holds them: all preferences between two captions")
+    assert case_of(constant, VERDICTS) == "none"
 
 
 CUP = Row("1", Named("p"), "a cup", "a star", kind="k", cluster="1")
@@ -213,10 +215,10 @@ STAR = Row("2", Named("q"), "a star", "a cup", kind="k", cluster="2")
 ANGLES = {"a cup": 0.0, "a star": 90.0, "p": 35.0, "q": 20.0}
 
 
-def test_one_wrong_preference_decides_nothing() -> None:
+def test_one_wrong_preference_decides_nothing(snapshot: SnapshotAssertion) -> None:
     verdict = STABILITY.say(stability(Given(ANGLES), ProbeData("one", rows=(STAR,)), QUICK))
-    told = "Not decided: none of 1 preferences between two captions is right, too few to say more."
-    assert (verdict.sentence, verdict.tone) == (told, "mixed")
+    assert case_of(verdict, VERDICTS) == "none of few"
+    assert verdict.sentence == snapshot
 
 
 def test_only_right_preferences_count() -> None:
@@ -232,20 +234,20 @@ def test_only_right_preferences_count() -> None:
     assert isinstance(plot, Scatter)
     assert sorted(round(point.y) for point in plot.points) == [-25, 10]
     assert result.headline == "angle"
-    assert STABILITY.say(result).sentence.startswith("Not decided: ")
+    assert case_of(STABILITY.say(result), VERDICTS) == "undecided"
 
 
-def test_a_caption_between_two_images() -> None:
+def test_a_caption_between_two_images(snapshot: SnapshotAssertion) -> None:
     pair = ImagePair("x", Named("p"), Named("q"), "left/right", ("a cup", "a star"))
     space = Given({"p": 0.0, "q": 40.0, "a cup": 5.0, "a star": 30.0})
     result = stability(space, ProbeData("one", pairs=(pair,)), QUICK)
     assert result["right, images"].estimate.value == 1
     assert result["mean angle, images"].estimate.value == pytest.approx((15 + 10) / 2)
     assert result.headline == "angle, images"
-    assert "preferences between two images are right" in STABILITY.say(result).sentence
+    assert STABILITY.say(result).sentence == snapshot
 
 
-def test_closer_captions_that_take_less_are_told() -> None:
+def test_similar_captions_need_less_rotation(snapshot: SnapshotAssertion) -> None:
     spread = np.linspace(2, 80, 60)
     made = tuple(Row(f"{i}", Named("p"), f"c{i}", f"n{i}") for i in range(60))
     # The image lies in the plane of both captions, a little towards c: the wider, the farther.
@@ -256,32 +258,29 @@ def test_closer_captions_that_take_less_are_told() -> None:
     )
     result = stability(space, ProbeData("m", rows=made), replace(QUICK, is_full=True))
     assert result["angle against cosine"].estimate.value == pytest.approx(-1)
-    assert "the more alike the two the less it takes (-1.000" in STABILITY.say(result).sentence
+    assert STABILITY.say(result).sentence == snapshot
 
 
-def test_missing_vectors_are_left_out_and_nothing_is_not_known() -> None:
+def test_missing_vectors_are_left_out() -> None:
     space = Given(ANGLES | {"q": float("nan")})
     result = stability(space, ProbeData("two", rows=(CUP, STAR)), QUICK)
-    assert result["right"].estimate.n == 1
-    assert result["right"].estimate.invalid == 1
+    assert (result["right"].estimate.n, result["right"].estimate.invalid) == (1, 1)
     assert result["angle"].estimate.value == pytest.approx(10)
     plot = result.plots[0]
     assert isinstance(plot, Scatter)
     assert len(plot.points) == 1
     nothing = Given(dict.fromkeys(ANGLES, float("nan")))
     verdict = STABILITY.say(stability(nothing, ProbeData("two", rows=(CUP, STAR)), QUICK))
-    assert verdict.sentence == "Not known: no preference between vectors that are numbers."
+    assert case_of(verdict, VERDICTS) == "unknown"
 
 
-def test_what_cannot_be_asked_is_skipped_with_the_reason(world: ProbeData) -> None:
-    subject = constructed_subject(bag_of_words_space())
-    result = run_probe(STABILITY, subject, ProbeData("a folder"))
-    assert result.skipped == (
-        "a folder: it needs captions with hard negatives, or pairs of images with a caption each"
-    )
-    result = run_probe(STABILITY, replace(subject, name="chat", space=None), world)
-    assert result.skipped == "chat has no vectors of images and captions"
-
-
-def test_it_is_registered() -> None:
+def test_it_is_skipped_without_preferences_or_vectors(
+    world: ProbeData, snapshot: SnapshotAssertion
+) -> None:
     assert find("probe", "stability") is STABILITY
+    subject = constructed_subject(bag_of_words_space())
+    results = [
+        run_probe(STABILITY, subject, ProbeData("a folder")),
+        run_probe(STABILITY, replace(subject, name="chat", space=None), world),
+    ]
+    assert [result.skipped for result in results] == snapshot

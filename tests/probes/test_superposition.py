@@ -10,6 +10,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from unbag.errors import UnbagError
+from unbag.models.tiny import load
 from unbag.probes.base import Bars, Options, ProbeData, ProbeResult
 from unbag.probes.concepts import concept_vectors, rings
 from unbag.probes.reference_spaces import (
@@ -21,7 +22,7 @@ from unbag.probes.reference_spaces import (
     scene_behind,
     signs,
 )
-from unbag.probes.space import cosines, unit
+from unbag.probes.space import EncoderSpace, cosines, unit
 from unbag.probes.superposition import (
     SUPERPOSITION,
     VERDICTS,
@@ -38,7 +39,7 @@ from unbag.world.grammar import Obj, parse
 from unbag.world.scenes import Thing
 from unbag.world.vocabulary import DEFAULT
 
-from .asking import case, run_probe
+from .asking import case_of, run_probe
 
 WORLD = ProbeData("the world", is_world=True)
 
@@ -136,7 +137,7 @@ def test_the_reduced_fit_is_that_of_all_rows() -> None:
 def test_a_bag_of_words_is_a_sum_without_binding(snapshot: SnapshotAssertion) -> None:
     result = measure(bag_of_words_space())
     verdict = SUPERPOSITION.say(result)
-    assert case(verdict, VERDICTS) == "merged"
+    assert case_of(verdict, VERDICTS) == "merged"
     assert verdict.sentence == snapshot
     for quantity in result.quantities:
         if quantity.known.bag is not None:
@@ -162,12 +163,12 @@ def test_the_interval_decides_whether_exchanged_colours_are_merged(
         for q in result.quantities
     )
     verdict = SUPERPOSITION.say(replace(result, quantities=quantities))
-    assert case(verdict, VERDICTS) == expected
+    assert case_of(verdict, VERDICTS) == expected
 
 
 def test_a_perfect_space_is_a_sum_with_binding(snapshot: SnapshotAssertion) -> None:
     verdict = SUPERPOSITION.say(measure(perfect_space()))
-    assert case(verdict, VERDICTS) == "encoded"
+    assert case_of(verdict, VERDICTS) == "encoded"
     assert verdict.sentence == snapshot
 
 
@@ -182,7 +183,7 @@ def test_vectors_of_colours_only_are_no_sums_of_things() -> None:
     assert result["sum, centred"].estimate.value > 0.9
     assert result["pair elsewhere, centred"].estimate.value < 0.1
     assert result["sum above other pair, centred"].estimate.value == pytest.approx(0.0)
-    assert case(SUPERPOSITION.say(result), VERDICTS) == "no sum"
+    assert case_of(SUPERPOSITION.say(result), VERDICTS) == "no sum"
 
 
 def test_pairs_with_unrelated_vectors_are_no_sums(snapshot: SnapshotAssertion) -> None:
@@ -194,7 +195,7 @@ def test_pairs_with_unrelated_vectors_are_no_sums(snapshot: SnapshotAssertion) -
     assert abs(result["sum, centred"].estimate.value) < 0.1
     assert result["cone"].estimate.value == pytest.approx(1 / sqrt(32), abs=0.03)
     verdict = SUPERPOSITION.say(result)
-    assert case(verdict, VERDICTS) == "no sum"
+    assert case_of(verdict, VERDICTS) == "no sum"
     assert verdict.sentence == snapshot
 
 
@@ -205,7 +206,7 @@ def test_a_cone_makes_everything_a_sum_until_it_is_centred() -> None:
     assert result["optimum"].estimate.value == pytest.approx(-1.0, abs=0.01)
     assert result["cone times M"].estimate.value == pytest.approx(32, abs=0.01)
     assert abs(result["sum, centred"].estimate.value) < 0.1
-    assert case(SUPERPOSITION.say(result), VERDICTS) == "no sum"
+    assert case_of(SUPERPOSITION.say(result), VERDICTS) == "no sum"
 
 
 @pytest.mark.filterwarnings("error")
@@ -213,13 +214,13 @@ def test_constant_or_missing_vectors_are_not_measured() -> None:
     result = measure(collapsed_space(noise=0))
     assert result["sum, centred"].estimate.n == 0
     assert result["sum"].estimate.value == pytest.approx(1.0)
-    assert case(SUPERPOSITION.say(result), VERDICTS) == "unknown"
+    assert case_of(SUPERPOSITION.say(result), VERDICTS) == "unknown"
     nan = np.full(4, np.nan)
     space = ConstructedSpace("nan", "nan/1", lambda image: nan, lambda text: nan)
     missing = superposed_pairs(concept_vectors(space, rings(1)), QUICK)
     assert np.isnan(missing["fit: p"].estimate.value)
     assert missing.get("pair elsewhere") is None
-    assert case(SUPERPOSITION.say(missing), VERDICTS) == "unknown"
+    assert case_of(SUPERPOSITION.say(missing), VERDICTS) == "unknown"
 
 
 def test_images_without_a_vector_are_left_out_and_counted() -> None:

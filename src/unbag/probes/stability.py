@@ -84,8 +84,7 @@ VERDICTS: Mapping[str, tuple[Tone, str]] = {
     "unknown": ("told", "Not measured: no vectors to compare are finite."),
     "none of few": (
         "mixed",
-        "Not decided: none of {right:n} preferences between {between} is right, but these are too "
-        "few.",
+        "Not decided: none of {right:n} preferences between {between} is right, too few to decide.",
     ),
     "none": ("fails", "All preferences between {between} are {ties}{at}."),
     "undecided": ("mixed", f"Not decided: {_MEASURED}"),
@@ -95,7 +94,7 @@ VERDICTS: Mapping[str, tuple[Tone, str]] = {
     "some": ("mixed", f"Some noise is enough: {_MEASURED}"),
 }
 PHRASES = {
-    "at": ", {angle:degrees}",
+    "at": " (median angle {angle:degrees})",
     "less": "; over all kinds, more similar candidates need less rotation ({correlation})",
     "more": "; over all kinds, more similar candidates need more rotation ({correlation})",
 }
