@@ -146,7 +146,7 @@ def test_without_a_projection_there_are_two_parts() -> None:
 def test_encoders_that_share_weights_are_refused() -> None:
     plain = _NoProjection()
     plain.text_layers = [[plain.module.eyes, plain.module.words]]
-    with pytest.raises(UnbagError, match="plain cannot be split: .* share 2 weights"):
+    with pytest.raises(UnbagError, match=r"plain cannot be split: .* share 2 weights"):
         parts_of(plain)  # type: ignore[arg-type]
 
 

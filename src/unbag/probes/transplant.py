@@ -68,7 +68,7 @@ VERDICTS: Mapping[str, tuple[Tone, str]] = {
     "same": ("told", "The two models do not differ {where} ({whole:points}): no part to name."),
     "differ": (
         "told",
-        "Of {whole:points} from the other model to this one {where}, {parts}: {place}.",
+        "The difference to the other model {where} is {whole:points}: {parts}; {place}.",
     ),
 }
 PHRASES = {
