@@ -35,7 +35,7 @@ from unbag.registry import find, names
 from unbag.runs.progress import Progress, Silent
 from unbag.scorers.cosine import Cosine
 from unbag.scorers.resolve import make_scorer
-from unbag.types import Comparison, DualEncoder, EvalProtocol, Scorer
+from unbag.types import Comparison, DualEncoder, EvalProtocol, Generator, Scorer
 
 ORDER = (
     "order",
@@ -326,7 +326,10 @@ def make_subject(
     `scorer` replaces the model's own scorer; a cosine also brings the vectors that it compares.
     """
     progress = progress or Silent()
-    encoder = model if isinstance(model, DualEncoder) else getattr(model, "encoder", None)
+    encoder: object = model
+    if not isinstance(model, DualEncoder | Generator):
+        # A matching head; the `encoder` of a decoder is what it reads, not its own vectors.
+        encoder = getattr(model, "encoder", None)
     if isinstance(scorer, Cosine):
         encoder = scorer.encoder
     space = None
