@@ -11,7 +11,6 @@ from unbag.probes.classifiers import (
     QUICK,
     Effort,
     Reader,
-    Reading,
     read,
     reader_fits,
     scale_of,
@@ -180,43 +179,28 @@ def test_a_strength_is_chosen_in_each_fold() -> None:
     assert set(result.inverse_strengths) <= {10.0**power for power in range(-4, 5)}
 
 
-def _refused(*, label_N: object = None, names: tuple[str, ...] = NAMES, **given: object) -> str:
-    with pytest.raises(UnbagError) as error:
-        _read(label_N if label_N is not None else _classes(), names, **given)
-    return str(error.value)
+NOT_FINITE_NF = np.where(np.arange(len(NAMES))[:, None] < 40, _noise(3), np.nan)
 
 
-def _read(label_N: object, names: tuple[str, ...], **given: object) -> Reading:
-    feature = given.get("feature", _noise(3))
-    reader = given.get("reader", "linear")
-    return read(feature, label_N, names, reader=reader)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"groups": tuple("ab"[at % 2] for at in range(len(NAMES)))}, "2 groups for 3 folds"),
+        ({"feature": NOT_FINITE_NF}, "2 groups for 3 folds .200 units were left out"),
+        ({"label_N": np.zeros(len(NAMES), dtype=int)}, "all 240 units have the same label"),
+        ({"label_N": np.array([n == "pair 0" for n in NAMES])}, "all units have the same label"),
+        ({"reader": "attentive"}, "attentive reader got features of 2 dim"),
+        ({"feature": _noise(2, 3)}, "linear reader got features of 3 dim"),
+        ({"label_N": [0, 1, 0]}, "240 rows of features, 3 labels, 240 groups"),
+        ({"reader": "linea"}, "unknown reader 'linea'"),
+    ],
+)
+def test_bad_input(changes: dict[str, object], words: str) -> None:
+    given = {"feature": _noise(3), "label_N": _classes(), "groups": NAMES, **changes}
+    with pytest.raises(UnbagError, match=words):
+        read(**given)  # type: ignore[arg-type]
 
 
-def test_fewer_groups_than_folds_are_refused_with_both_numbers() -> None:
-    names = tuple("ab"[at % 2] for at in range(len(NAMES)))
-    assert "2 groups for 3 folds" in _refused(names=names)
-    feature_NF = _noise(3)
-    feature_NF[40:] = np.nan
-    said = _refused(feature=feature_NF)
-    assert "2 groups for 3 folds (200 units were left out, their features are not finite)" in said
-
-
-def test_a_single_class_is_refused() -> None:
-    assert "all 240 units have the same label" in _refused(label_N=np.zeros(len(NAMES), dtype=int))
-
-
-def test_a_class_that_lives_in_one_group_is_refused() -> None:
-    label_N = np.array([name == "pair 0" for name in NAMES])
-    assert "all units have the same label" in _refused(label_N=label_N)
-
-
-def test_shapes_that_do_not_fit_are_refused() -> None:
-    assert "attentive reader was given features of 2 dim" in _refused(reader="attentive")
-    assert "linear reader was given features of 3 dim" in _refused(feature=_noise(2, 3))
-    assert "240 rows of features, 3 labels, 240 groups" in _refused(label_N=[0, 1, 0])
-    assert "unknown reader 'linea'" in _refused(reader="linea")
-
-
-def test_an_effort_must_be_able_to_judge() -> None:
+def test_an_effort_needs_three_folds() -> None:
     with pytest.raises(UnbagError, match="2 folds, 1 shuffles, 25 epochs, 2 strengths"):
         Effort(folds=2)

@@ -83,7 +83,7 @@ def test_swaps_are_other_sentences_of_the_same_words() -> None:
 def test_what_is_left_out_is_told() -> None:
     assert part_note(5, 5, "rows") == ()
     assert part_note(40, 6920, "rows") == (
-        "40 of 6,920 rows are looked at, chosen by hash; --full takes all.",
+        "40 of 6,920 rows are used, chosen by hash; --full uses all.",
     )
 
 

@@ -98,10 +98,10 @@ def test_a_probe_that_breaks_stops_no_other() -> None:
     found = examine(config(SHARE, asks, says, AGAIN))
     assert [one.probe for one in found.answered] == ["share", "again"]
     first, second = found.skipped
-    assert first.finding.skipped.startswith("it broke: ValueError: 17 is no shape (test_diagnosis_")
-    assert second.finding.skipped.startswith("it broke: KeyError: 'merged' (test_diagnosis_inquiry")
+    assert first.finding.skipped.startswith("it failed: ValueError: 17 is no shape (test_diagnose")
+    assert second.finding.skipped.startswith("it failed: KeyError: 'merged' (test_diagnose")
     assert second.finding["right"].estimate.n == 6
-    assert "it broke: KeyError" in to_json(found)
+    assert "it failed: KeyError" in to_json(found)
 
 
 def test_a_map_that_breaks_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,9 +158,7 @@ def test_a_model_without_a_twin_is_asked_alone() -> None:
     assert found.random_init is None
     assert found.answers[0].random_init is None
     assert found.maps == ()
-    assert "no map of words over patches: plain shows no vectors of patches and words" in (
-        found.notes
-    )
+    assert f"{NOTE}: plain has no vectors of patches and words" in found.notes
 
 
 def test_what_there_is_is_kept_before_and_after_every_question() -> None:
@@ -329,8 +327,8 @@ def test_nothing_is_encoded_twice() -> None:
 
 
 READOUT_NOTE = (
-    "counted+sparc_fixed scores only the probe profile; all other probes look at vectors of "
-    "counted, which a read-out leaves as they are"
+    "counted+sparc_fixed scores only the probe profile; all other probes use the vectors of "
+    "counted, which a read-out does not change"
 )
 
 
@@ -376,7 +374,7 @@ def test_a_read_out_can_be_set_against_its_own_model() -> None:
 def test_the_twin_is_said_to_be_scored_by_cosine() -> None:
     model = Counted()
     found = examine(readout_config(model, has_random_init=True, probes=()))
-    assert f"{READOUT_NOTE}; random weights are scored by cosine" in found.notes
+    assert f"{READOUT_NOTE}; the randomly initialized model is scored by cosine" in found.notes
 
 
 def test_a_read_out_without_maps_says_so_and_keeps_those_of_the_model() -> None:

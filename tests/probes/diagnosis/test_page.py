@@ -140,7 +140,7 @@ def test_estimates_as_people_read_them() -> None:
         (-0.2, "lower", "tiny:base is below tiny:hard_negative by -20.0 [-30.0, -10.0] points, "
          "which is better."),
         (-0.2, "neither", "tiny:base is below tiny:hard_negative by -20.0 [-30.0, -10.0] points."),
-        (0.05, "higher", "No difference is shown between the two models: +5.0 [-5.0, +15.0] "
+        (0.05, "higher", "No significant difference between the two models: +5.0 [-5.0, +15.0] "
          "points."),
     ],
 )  # fmt: skip
@@ -159,7 +159,7 @@ def test_tones_are_counted_in_words() -> None:
     assert counted(found.answers) == "1 fails, 1 holds, 1 is mixed and 1 is a fact"
     assert counted([found.answers[0]] * 2) == "2 fail"
     assert counted([]) == ""
-    assert standing(found) == "not finished: 5 questions put so far"
+    assert standing(found) == "not finished: 5 questions so far"
 
 
 def test_the_page_says_what_is_missing() -> None:
@@ -171,7 +171,7 @@ def test_the_page_says_what_is_missing() -> None:
     nothing = replace(made(), answers=made().answers[-1:], maps=(), is_whole=False)
     page = render_diagnosis(nothing)
     assert f"No question could be put to <strong>{MODEL}</strong>" in page
-    assert "not finished: 1 question put so far" in page
+    assert "not finished: 1 question so far" in page
     assert "Nothing was drawn." in page
 
 
@@ -181,7 +181,7 @@ def test_the_page_tells_why_the_other_was_not_asked() -> None:
     assert first.random_init is not None
     alone = replace(first, other=replace(first.other, skipped="it sleeps"), other_verdict=None)
     page = render_diagnosis(replace(made(), answers=(alone,)))
-    assert f"<li>{OTHER}: not asked; it sleeps</li>" in page
+    assert f"<li>{OTHER}: skipped; it sleeps</li>" in page
     both = replace(alone, random_init=replace(first.random_init, skipped="it sleeps"))
     assert "it sleeps" not in render_diagnosis(replace(made(), answers=(both,)))
 
