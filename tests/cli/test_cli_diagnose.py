@@ -71,7 +71,7 @@ def test_a_table_a_page_and_numbers(folder: Path, capsys: pytest.CaptureFixture[
     assert "Is it positive?" in said.out
     assert "It is " in said.out
     assert "i fact" in said.out
-    assert "not asked: Is it anything? it is not to be asked" in said.out
+    assert "skipped: Is it anything? it is not to be asked" in said.out
     out = Path("unbag-diagnosis", "tiny-old.safetensors-on-few_probes-SWAP")
     assert f"page:    {out / 'diagnosis.html'}" in said.out
     assert f"numbers: {out / 'diagnosis.json'}" in said.out

@@ -89,5 +89,5 @@ def test_a_server_without_probabilities_answers(material: ProbeData) -> None:
     assert found["yes to true captions"].estimate.value == 0
     assert found.get("P(yes), false captions") is None
     assert found.notes[0].startswith(
-        f"read from free answers, without probabilities: the server {chat.url} gives no logprobs"
+        f"answers in free text, without probabilities: the server {chat.url} gives no logprobs"
     )
