@@ -139,7 +139,7 @@ def test_a_stop_keeps_what_there_is_and_says_so(
     said = capsys.readouterr().err
     assert f"stopped; the results of 1 probe are in {page}" in said
     assert json.loads(Path("half", "diagnosis.json").read_text())["is_whole"] is False
-    assert "not finished: 1 question put so far" in page.read_text(encoding="utf-8")
+    assert "not finished: 1 question so far" in page.read_text(encoding="utf-8")
     assert diagnose("--out", "none", probes=("few_probes:STOP",)) == 130
     assert "stopped before the first probe was done; nothing was written" in (
         capsys.readouterr().err

@@ -153,6 +153,6 @@ def test_a_server_is_not_asked_for_maps() -> None:
     assert chat.bodies == []
     assert found.maps == ()
     assert found.notes == (
-        f"no map of words over patches: {model.name} is behind a server, which tells the "
-        "probability of one token and not of a caption",
+        f"no map of words over patches: {model.name} is behind a server, which gives the "
+        "probability of one token only, not of a caption",
     )
