@@ -87,7 +87,7 @@ def mining(number: int, width: int, every: int) -> None:
     mine_pairs(merging[:256], parting[:256])
     pairs: list[object] = []
     bare = cost(lambda: [None for _ in block_cosines(merging)])
-    mined = cost(lambda: pairs.extend(mine_pairs(merging, parting, most=2 * planted)))
+    mined = cost(lambda: pairs.extend(mine_pairs(merging, parting, max_pairs=2 * planted)))
     print(f"{number:,} embeddings of dimension {width}: {len(pairs)} pairs of {planted} found")
     print(f"blocks multiplied  {bare}")
     print(f"mining             {mined}")

@@ -71,7 +71,7 @@ def test_a_table_a_page_and_numbers(folder: Path, capsys: pytest.CaptureFixture[
     assert "Is it positive?" in printed.out
     assert "It is " in printed.out
     assert "i fact" in printed.out
-    assert "not asked: Is it anything? it is not to be asked" in printed.out
+    assert "skipped: Is it anything? it is not to be asked" in printed.out
     out = Path("unbag-diagnosis", "tiny-old.safetensors-on-few_probes-SWAP")
     assert f"page:    {out / 'diagnosis.html'}" in printed.out
     assert f"numbers: {out / 'diagnosis.json'}" in printed.out
@@ -139,7 +139,7 @@ def test_ctrl_c_saves_the_answers_so_far(folder: Path, capsys: pytest.CaptureFix
     printed = capsys.readouterr().err
     assert f"stopped; the results of 1 probe are in {page}" in printed
     assert json.loads(Path("half", "diagnosis.json").read_text())["is_whole"] is False
-    assert "not finished: 1 question put so far" in page.read_text(encoding="utf-8")
+    assert "not finished: 1 question so far" in page.read_text(encoding="utf-8")
     assert diagnose("--out", "none", probes=("few_probes:STOP",)) == 130
     assert "stopped before the first probe was done; nothing was written" in (
         capsys.readouterr().err

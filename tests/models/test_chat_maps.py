@@ -153,6 +153,6 @@ def test_no_maps_of_servers() -> None:
     assert chat.bodies == []
     assert found.maps == ()
     assert found.notes == (
-        f"no map of words over patches: {model.name} is behind a server, which tells the "
-        "probability of one token and not of a caption",
+        f"no map of words over patches: {model.name} is behind a server, which gives the "
+        "probability of one token only, not of a caption",
     )

@@ -87,5 +87,5 @@ def test_server_without_probabilities(material: ProbeData) -> None:
     assert found["yes to true captions"].estimate.value == 0
     assert found.get("P(yes), false captions") is None
     assert found.notes[0].startswith(
-        f"read from free answers, without probabilities: the server {chat.url} gives no logprobs"
+        f"answers in free text, without probabilities: the server {chat.url} gives no logprobs"
     )

@@ -147,7 +147,7 @@ def start(options: argparse.Namespace) -> int:
                 console.print(line, style="dim", highlight=False, markup=False)
 
         try:
-            diagnosis = examine(config, progress=TerminalProgress(console), keep=keep)
+            diagnosis = examine(config, progress=TerminalProgress(console), save=keep)
         except KeyboardInterrupt:
             message = "stopped before the first probe was done; nothing was written"
             if answered:

@@ -42,7 +42,7 @@ def make_scorer(
             f"the scorer {name!r} is a {type(factory).__name__}",
             expected="a function or class that takes a model and returns a scorer",
         )
-    if not isinstance(model, DualEncoder):
+    if not isinstance(model, DualEncoder | Generator):
         # A matching head that also has two encoders.
         model = getattr(model, "encoder", model)
     if name == "cosine" and not isinstance(model, DualEncoder):
