@@ -296,7 +296,12 @@ CUT_SHARD = {"a.txt": DOG.encode(), "b.jpg": b"1" * 2_000}
             {},
             "a.json, annotation 0: image_id is 1, which is not among the images",
         ),
-        ("a.parquet", b"PAR1 and nothing more", {}, "a.parquet is not a complete Parquet file: ..."),
+        (
+            "a.parquet",
+            b"PAR1 and nothing more",
+            {},
+            "a.parquet is not a complete Parquet file: ...",
+        ),
         ("a.parquet", {"caption": [1, 2]}, {}, "a.parquet: the column 'caption' holds int64"),
         ("a.parquet", {"name": ["x"]}, {}, "a.parquet has no column of captions, only name"),
         ("a.parquet", {"caption": NO_UTF8}, {}, "a.parquet, row 1 is not UTF-8"),

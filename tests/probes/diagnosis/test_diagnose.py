@@ -465,12 +465,12 @@ def test_a_decoder_without_patches_has_no_map_and_says_so(
     said = f"{NOTE}: decoder sees {what} of an image, and no patches that could be removed"
     alone = maps_of(model)
     assert (alone.maps, alone.notes[1:]) == ((), (said,))
-    beside = maps_of(model.encoder, YES(model))
+    beside = maps_of(model.image_encoder, YES(model))
     assert [one.title for one in beside.maps] == ["small"] * 3
     assert beside.notes[-1] == said
 
 
 def test_a_model_without_read_out_is_neither_before_nor_after() -> None:
-    found = maps_of(decoder().encoder)
+    found = maps_of(decoder().image_encoder)
     assert [one.when for one in found.maps] == [""] * 3
     assert "before training" not in render_diagnosis(found)
