@@ -1,8 +1,8 @@
 """Hook of both mkdocs.yml: links between the documentation of the tool and that of the study.
 
 In the pages they are paths of the repository, so that they work where the repository is read; in
-the built site the study lies under lab/, so they are rewritten here, those to images too. A dead
-one is an error, and so is an image that is no file.
+the built site the study lies under lab/, so they are rewritten here, those to images too. A link to
+a file that is on neither site, such as CONTRIBUTING, becomes plain text. A dead link is an error.
 """
 
 from __future__ import annotations
@@ -34,6 +34,9 @@ def on_page_markdown(markdown: str, *, page: Any, config: Any, **_: Any) -> str:
         return relpath(_place(target), Path(_place(file)).parent.as_posix())
 
     def link(match: re.Match[str]) -> str:
+        target = (file.parent / match[2]).resolve()
+        if not (target.is_relative_to(TOOL) or target.is_relative_to(STUDY)):
+            return match[1]
         href = address(match[2])
         return f'<a href="{href}{match[3] or ""}">{match[1]}</a>' if href else match[0]
 

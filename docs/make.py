@@ -24,6 +24,7 @@ from unbag.cli.options import HelpText
 from unbag.probes.base import Probe
 from unbag.published.lookup import Flag, flags
 from unbag.registry import find, names, plugin_commands
+from unbag.types import Benchmark
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
@@ -118,25 +119,36 @@ def _is_contradiction(flag: Flag) -> bool:
 
 
 def benchmark_table() -> str:
-    """Benchmarks that are read from files: what they ask, how they are measured, their source."""
-    rows = []
-    for name in names("benchmark"):
-        benchmark = ub.load_benchmark(name)
-        if benchmark.files:
-            rows.append(
-                (
-                    f"`{name}`",
-                    benchmark.about,
-                    benchmark.cite,
-                    f"`{benchmark.headline}`, {benchmark.aggregates[0].name}",
-                    benchmark.official_ties or "not stated",
-                    f"`{benchmark.folder or name}/`",
-                    ", ".join(benchmark.sources),
-                    benchmark.licence,
-                )
-            )
-    head = ["name", "asks", "source", "headline and average", "official ties", "folder", "images"]
-    return table([*head, "licence"], rows)
+    """What benchmarks of files ask, and how they are measured."""
+    rows = [
+        (
+            f"`{benchmark.name}`",
+            f"{benchmark.about} *{benchmark.cite}*",
+            f"`{benchmark.headline}`, {benchmark.aggregates[0].name}",
+            benchmark.official_ties or "not stated",
+        )
+        for benchmark in _benchmarks()
+    ]
+    return table(["name", "asks", "headline and average", "official ties"], rows)
+
+
+def benchmark_files() -> str:
+    """Where the files of benchmarks lie, and their licence."""
+    rows = [
+        (
+            f"`{benchmark.name}`",
+            f"`{benchmark.folder or benchmark.name}/`",
+            ", ".join(benchmark.sources),
+            benchmark.licence,
+        )
+        for benchmark in _benchmarks()
+    ]
+    return table(["name", "folder", "images", "licence"], rows)
+
+
+def _benchmarks() -> list[Benchmark]:
+    benchmarks = map(ub.load_benchmark, names("benchmark"))
+    return [benchmark for benchmark in benchmarks if benchmark.files]
 
 
 def question(probe: Probe) -> str:
@@ -172,6 +184,7 @@ def _blocks() -> dict[str, Callable[[], str]]:
         "diagnosis models": make_diagnosis.models_table,
         "diagnosis parts": make_diagnosis.parts_table,
         "benchmarks": benchmark_table,
+        "benchmark files": benchmark_files,
         "blind scores": lambda: data_table("blind_scores.tsv"),
         "speed": lambda: data_table("speed.tsv"),
         "map points": lambda: data_table("map_points.tsv"),

@@ -101,7 +101,7 @@ def test_captions_that_cannot_be_read_are_told_with_what_this_command_can_do(
         ("not JSON", "captions.jsonl, line 1 is not JSON"),
         ('{"image": "1.jpg"}', "line 1 has neither caption nor captions, only image"),
         ("", "captions.jsonl holds no captions"),
-        ('{"image": "1.jpg", "captions": ["a red dog"]}', "edits.jsonl are not there: 1.jpg"),
+        ('{"image": "1.jpg", "captions": ["a red dog"]}', "edits.jsonl are missing: 1.jpg"),
     ):
         file.write_text(f"{line}\n", encoding="utf-8")
         with pytest.raises(UnbagError, match=found) as told:

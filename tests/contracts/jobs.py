@@ -169,7 +169,7 @@ JOBS = (
         EVALUATION,
         scores,
         "scores.parquet",
-        interrupted="stopped; results so far are kept in run resume with: unbag run --model",
+        interrupted="stopped; results so far are saved in run resume with: unbag run --model",
         written_again=("results.json", "report.html"),
     ),
     ResumableJob(
@@ -180,7 +180,7 @@ JOBS = (
         "000000.jsonl",
         out="edits.jsonl",
         folder="edits.jsonl.parts",
-        interrupted="stopped; the same command goes on with what is in edits.jsonl.parts",
+        interrupted="stopped; the same command resumes from edits.jsonl.parts",
     ),
     ResumableJob(
         "diagnose",

@@ -25,8 +25,8 @@ def save_masked(folder: Path, *, seed: int = 0, has_head: bool = True) -> Path:
 
     folder.mkdir(parents=True)
     special = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-    every = dict.fromkeys([*special, *WORDS, *PIECES, *LETTERS, *(f"##{x}" for x in LETTERS)])
-    (folder / "vocab.txt").write_text("\n".join(every), encoding="utf-8")
+    tokens = dict.fromkeys([*special, *WORDS, *PIECES, *LETTERS, *(f"##{x}" for x in LETTERS)])
+    (folder / "vocab.txt").write_text("\n".join(tokens), encoding="utf-8")
     pieces: Any = BertWordPieceTokenizer(str(folder / "vocab.txt"), lowercase=True)
     pieces.save(str(folder / "tokenizer.json"))
     tf.BertTokenizerFast(
@@ -34,7 +34,7 @@ def save_masked(folder: Path, *, seed: int = 0, has_head: bool = True) -> Path:
     ).save_pretrained(folder)
     torch.manual_seed(seed)
     config = tf.BertConfig(
-        vocab_size=len(every), hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
+        vocab_size=len(tokens), hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
         intermediate_size=24, max_position_embeddings=24, initializer_range=0.7,
     )  # fmt: skip
     kind = tf.BertForMaskedLM if has_head else tf.BertModel
@@ -45,7 +45,7 @@ def save_masked(folder: Path, *, seed: int = 0, has_head: bool = True) -> Path:
 def save_causal(
     folder: Path, *, seed: int = 0, template: str | None = None, context: int = 300
 ) -> Path:
-    """A GPT-2 of two layers that knows the letters as well, so that any caption is told."""
+    """A GPT-2 of two layers with a token for every byte, so that it can score any text."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
     tf: Any = import_module("transformers")

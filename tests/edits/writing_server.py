@@ -1,4 +1,4 @@
-"""A local HTTP server that answers chat requests in words, and can be told to die."""
+"""A local HTTP server that answers chat requests, and can be made to fail."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from typing import Any
 
 @dataclass
 class Writing:
-    """What it says to each prompt, and what it was asked."""
+    """The answers of the server, and the requests that it got."""
 
     says: Callable[[str], Any]
-    """The content of the message; None for a refusal without words."""
+    """From a prompt to the content of the message; None for an empty answer."""
     ends: str = "stop"
     lives: int = 1_000_000
-    """Requests that it answers before it breaks."""
+    """Number of requests that it answers before it fails."""
     nonsense: int = 0
-    """Requests that it answers with something else first."""
+    """Number of requests that it first answers with nonsense."""
     status: Callable[[str], int] = lambda prompt: 200
-    """Of the answer to each prompt."""
+    """HTTP status of the answer to each prompt."""
     bodies: list[dict[str, Any]] = field(default_factory=list)
     url: str = ""
 
 
 @contextmanager
 def served(writing: Writing) -> Iterator[Writing]:
-    """The same with an address, as long as the block lasts."""
+    """Run the server inside the block."""
     lock = threading.Lock()
 
     class Handler(BaseHTTPRequestHandler):
@@ -40,8 +40,7 @@ def served(writing: Writing) -> Iterator[Writing]:
                 writing.bodies.append(body)
                 is_dead = len(writing.bodies) > writing.lives
             prompt = body["messages"][0]["content"]
-            said = writing.says(prompt)
-            choice = {"message": {"content": said}, "finish_reason": writing.ends}
+            choice = {"message": {"content": writing.says(prompt)}, "finish_reason": writing.ends}
             is_odd = len(writing.bodies) <= writing.nonsense
             content = json.dumps({"choices": [] if is_odd else [choice]}).encode()
             self.send_response(400 if is_dead else writing.status(prompt))

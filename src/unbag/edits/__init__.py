@@ -1,1 +1,1 @@
-"""Edits of captions: hard negatives, which become false, and hard positives, which say the same."""
+"""Edits of captions: hard negatives, which are false, and hard positives, which stay true."""

@@ -1,9 +1,8 @@
-"""Edits captions: proposals of every kind, filters, and a tally of what was rejected.
+"""Edits captions: every kind proposes changes, filters reject some, and a tally counts both.
 
-Every kind proposes changes for all captions of a batch, then they go through the filters in rounds:
-one proposal a caption and kind, and where it was rejected the next one in the next round. So
-filters that run a model see batches. What comes out depends on seed, caption and kinds, never on
-the batch.
+Every kind proposes changes for all captions of a batch. The filters then run in rounds: each round
+has one proposal per caption and kind, and a rejected one is replaced in the next round. So filters
+with a model see batches. The result depends on seed, caption and kinds, not on the batch.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ from unbag.errors import UnbagError
 from unbag.types import Edit, Edited, Given
 
 TRIES = 8
-"""Proposals of one kind that are tried for one caption, for each edit that is wanted."""
-MOST_WORDS = 80
-"""Longer texts are articles, not captions; parsing them wrongly is the rule."""
-MOST_LETTERS = 60
-"""No English word in use has so many: such a run is an id, a key or a slip."""
+"""Proposals of one kind that are tried per caption and requested edit."""
+MAX_WORDS = 80
+"""Longer texts are articles, not captions, and mostly parsed wrongly."""
+MAX_LETTERS = 60
+"""No common English word is longer: such a token is an id, a key or a typing error."""
 _MARKUP = re.compile(r"</?[a-z][^>]*>|&(?:amp|lt|gt|quot|apos|nbsp|#\d+|#x[0-9a-f]+);", re.I)
 _ADDRESS = re.compile(r"https?://|www\.", re.I)
 _EDGES = ".,;:!?\"'()“”‘’"
@@ -55,7 +54,7 @@ def edit(
     per_kind: int = 1,
     parts: EditParts | None = None,
 ) -> list[Edit]:
-    """Edit one caption: hard negatives and hard positives of the kinds that are asked for.
+    """Edit one caption: return hard negatives and hard positives of the given kinds.
 
     Parsers and word lists are loaded once and reused. For many captions `make_editor` is faster.
 
@@ -63,7 +62,7 @@ def edit(
         caption: An English caption of two to eighty words.
         kinds: Names or groups as in `list_edits`, one or several.
         seed: Seed of the choice among possible edits.
-        per_kind: Largest number of edits of each kind.
+        per_kind: Maximum number of edits of each kind.
         parts: The spaCy pipeline, and the language models of kinds that need one.
 
     Raises:
@@ -78,18 +77,18 @@ def edit(
     if not isinstance(caption, str):
         raise UnbagError(
             f"the caption to edit is a {type(caption).__name__}",
-            expected="one caption, as a text",
+            expected="one caption, a string",
             hint="call it for each caption, or edit a file of many with `unbag edit --captions`",
         )
-    kept = cached_editor(kinds if isinstance(kinds, str) else tuple(kinds), parts or EditParts())
-    editor = replace(kept, seed=seed, per_kind=per_kind)
-    [found], _ = editor([Given(caption, caption)])
-    if found.skipped:
+    cached = cached_editor(kinds if isinstance(kinds, str) else tuple(kinds), parts or EditParts())
+    editor = replace(cached, seed=seed, per_kind=per_kind)
+    [edited], _ = editor([Given(caption, caption)])
+    if edited.skipped:
         raise UnbagError(
-            f"the caption {caption[:80]!r} cannot be edited: {found.skipped}",
+            f"the caption {caption[:80]!r} cannot be edited: {edited.skipped}",
             expected="an English caption of two to eighty words",
         )
-    return list(found.edits)
+    return list(edited.edits)
 
 
 def make_editor(
@@ -100,31 +99,31 @@ def make_editor(
     seed: int = 0,
     per_kind: int = 1,
 ) -> CaptionEditor:
-    """Load what the kinds need: a pipeline, and for some kinds WordNet or a language model."""
+    """Make an editor; loads a pipeline and, for some kinds, WordNet or a language model."""
     parts = parts or EditParts()
-    found = find_kinds(kinds)
-    editors = tuple(kind.editor(parts) for kind in found)
+    all_kinds = find_kinds(kinds)
+    editors = tuple(kind.editor(parts) for kind in all_kinds)
     parser = find_parser(parts.pipeline)
-    return CaptionEditor(parser, found, editors, tuple(filters), seed, per_kind)
+    return CaptionEditor(parser, all_kinds, editors, tuple(filters), seed, per_kind)
 
 
 @lru_cache(maxsize=4)
 def cached_editor(kinds: str | tuple[str, ...], parts: EditParts) -> CaptionEditor:
-    """The editor for calls of `edit` with these kinds and parts."""
-    found = find_kinds(kinds)
-    editors = tuple(kind.editor(parts) for kind in found)
-    return CaptionEditor(cached_parser(parts.pipeline), found, editors)
+    """The editor of `edit` for these kinds and parts."""
+    all_kinds = find_kinds(kinds)
+    editors = tuple(kind.editor(parts) for kind in all_kinds)
+    return CaptionEditor(cached_parser(parts.pipeline), all_kinds, editors)
 
 
 @lru_cache(maxsize=1)
 def cached_parser(pipeline: str) -> Parser:
-    """The parser for calls of `edit`."""
+    """The parser of `edit`."""
     return find_parser(pipeline)
 
 
 @dataclass(frozen=True, eq=False)
 class CaptionEditor:
-    """Everything that is loaded once: parser, an editor for each kind, filters."""
+    """Edits captions with a parser, an editor for each kind, and filters, all loaded once."""
 
     parser: Parser
     kinds: tuple[Kind, ...]
@@ -132,68 +131,68 @@ class CaptionEditor:
     filters: tuple[Filter, ...] = ALWAYS
     seed: int = 0
     per_kind: int = 1
-    """Edits of each kind that are wanted for a caption."""
+    """Maximum number of edits of each kind per caption."""
 
     def __call__(self, given: Sequence[Given]) -> tuple[list[Edited], EditTally]:
-        """One result for each caption, in their order."""
+        """Edit captions; returns one result for each, in order."""
         tally = EditTally()
-        texts = [cleaned(one.text) for one in given]
-        reasons = [why_not(text) for text in texts]
-        wanted = [at for at, reason in enumerate(reasons) if not reason]
-        parsed = dict(zip(wanted, self.parser([texts[at] for at in wanted]), strict=True))
-        work = [_CaptionWork(given[at], parsed[at]) for at in wanted]
+        texts = [cleaned(caption.text) for caption in given]
+        reasons = [skip_reason(text) for text in texts]
+        editable = [i for i, reason in enumerate(reasons) if not reason]
+        parsed = dict(zip(editable, self.parser([texts[i] for i in editable]), strict=True))
+        work = [_CaptionWork(given[i], parsed[i]) for i in editable]
         pending = [
-            one
+            proposals
             for kind, editor in zip(self.kinds, self.editors, strict=True)
-            for one in self._proposed(kind, editor, work, tally)
+            for proposals in self._propose(kind, editor, work, tally)
         ]
         while pending:
             pending = self._round(pending, tally)
-        # By kind, as they were asked for, whatever round they came from.
-        order = {kind.name: at for at, kind in enumerate(self.kinds)}
+        # In the order of the kinds, whatever round an edit came from.
+        order = {kind.name: i for i, kind in enumerate(self.kinds)}
         edits = {
-            at: tuple(sorted(one.kept, key=lambda edit: order[edit.kind]))
-            for at, one in zip(wanted, work, strict=True)
+            i: tuple(sorted(caption.edits, key=lambda edit: order[edit.kind]))
+            for i, caption in zip(editable, work, strict=True)
         }
-        found = [
-            Edited(one.id, texts[at], edits.get(at, ()), reasons[at])
-            for at, one in enumerate(given)
+        results = [
+            Edited(caption.id, texts[i], edits.get(i, ()), reasons[i])
+            for i, caption in enumerate(given)
         ]
-        tally.count_captions(found)
-        return found, tally
+        tally.count_captions(results)
+        return results, tally
 
     @cached_property
-    def _of_kinds(self) -> tuple[Filter, ...]:
-        """Filters that belong to some of the kinds, each once."""
-        return tuple(dict.fromkeys(keeps for kind in self.kinds for keeps in kind.filters))
+    def _kind_filters(self) -> tuple[Filter, ...]:
+        """The filters of the kinds, each once."""
+        return tuple(dict.fromkeys(check for kind in self.kinds for check in kind.filters))
 
-    def _proposed(
+    def _propose(
         self, kind: Kind, editor: Editor, work: Sequence[_CaptionWork], tally: EditTally
     ) -> Iterator[_Pending]:
-        draws = [partial(_random, self.seed, one.given.id, kind.name) for one in work]
-        for one, changes in zip(work, editor([w.parsed for w in work], draws), strict=True):
+        draws = [partial(_random, self.seed, caption.given.id, kind.name) for caption in work]
+        for caption, changes in zip(work, editor([c.parsed for c in work], draws), strict=True):
             tally.count_places(kind.name, bool(changes))
             if changes:
-                yield _Pending(one, kind, list(changes[: TRIES * self.per_kind]), self.per_kind)
+                yield _Pending(caption, kind, list(changes[: TRIES * self.per_kind]), self.per_kind)
 
     def _round(self, pending: Sequence[_Pending], tally: EditTally) -> list[_Pending]:
-        proposals = [one.next() for one in pending]
-        stays = [True] * len(pending)
-        own = [(keeps, False) for keeps in self._of_kinds]
-        for keeps, is_for_all in (*own, *((keeps, True) for keeps in self.filters)):
-            at = [
+        proposals = [each.next() for each in pending]
+        passed = [True] * len(pending)
+        own = [(check, False) for check in self._kind_filters]
+        for check, is_for_all in (*own, *((check, True) for check in self.filters)):
+            indices = [
                 i
-                for i, is_in in enumerate(stays)
-                if is_in and (is_for_all or keeps in pending[i].kind.filters)
+                for i, is_in in enumerate(passed)
+                if is_in and (is_for_all or check in pending[i].kind.filters)
             ]
-            for i, verdict in zip(at, keeps([proposals[i] for i in at]), strict=True):
-                stays[i] = verdict
+            for i, verdict in zip(indices, check([proposals[i] for i in indices]), strict=True):
+                passed[i] = verdict
                 if not verdict:
-                    tally.count_rejected(pending[i].kind.name, keeps.reason)
-        for one, proposal, is_in in zip(pending, proposals, stays, strict=True):
-            if is_in and not one.keep(proposal.edit):
-                tally.count_rejected(one.kind.name, REPEATED)
-        return [one for one in pending if one.is_open]
+                    tally.count_rejected(pending[i].kind.name, check.reason)
+        for each, proposal, is_in in zip(pending, proposals, passed, strict=True):
+            if is_in and not each.add(proposal.edit):
+                tally.count_rejected(each.kind.name, REPEATED)
+        return [each for each in pending if each.is_open]
 
 
 @dataclass(eq=False)
@@ -202,27 +201,28 @@ class _CaptionWork:
 
     given: Given
     parsed: Parsed
-    kept: list[Edit] = field(default_factory=list)
-    said: set[str] = field(default_factory=set)
-    """What was kept, normalised."""
+    edits: list[Edit] = field(default_factory=list)
+    texts: set[str] = field(default_factory=set)
+    """The normalised texts of the edits."""
 
 
 @dataclass(eq=False)
 class _Pending:
-    """Proposals of one kind for one caption that are still to be tried."""
+    """The proposals of one kind for one caption."""
 
     work: _CaptionWork
     kind: Kind
     changes: list[Changes]
-    wanted: int
+    missing: int
+    """Number of edits still to be found."""
     tried: int = 0
 
     @property
     def is_open(self) -> bool:
-        return self.wanted > 0 and self.tried < len(self.changes)
+        return self.missing > 0 and self.tried < len(self.changes)
 
     def next(self) -> Proposal:
-        """The next one as an edit."""
+        """The next proposal."""
         parsed = self.work.parsed
         changes = finished(parsed, self.changes[self.tried])
         self.tried += 1
@@ -231,14 +231,14 @@ class _Pending:
         edit = Edit(text, self.kind.name, self.kind.is_positive, span, changes)
         return Proposal(parsed, edit, self.kind, self.work.given.others)
 
-    def keep(self, edit: Edit) -> bool:
-        """Keep it unless an equal one was kept before."""
+    def add(self, edit: Edit) -> bool:
+        """Add an edit; False if the caption already has an edit with this text."""
         text = normalised(edit.text)
-        if text in self.work.said:
+        if text in self.work.texts:
             return False
-        self.work.said.add(text)
-        self.work.kept.append(edit)
-        self.wanted -= 1
+        self.work.texts.add(text)
+        self.work.edits.append(edit)
+        self.missing -= 1
         return True
 
 
@@ -248,28 +248,28 @@ def _random(seed: int, caption: str, kind: str) -> Random:
 
 
 def cleaned(caption: str) -> str:
-    """One line with single spaces: the form in which it is parsed, edited and written."""
+    """The caption on one line with single spaces, as it is parsed, edited and written."""
     return " ".join(caption.replace("\0", " ").split())
 
 
-def why_not(caption: str) -> str:
-    """Why a cleaned caption is left alone; empty if it can be edited."""
+def skip_reason(caption: str) -> str:
+    """The reason why a cleaned caption is not edited; empty if it can be edited."""
     words = caption.split()
     if not any(letter.isalpha() for letter in caption):
         return "no letters" if words else "empty"
-    # Nearly all letters have no accents; asked before words, which some scripts do not part.
+    # English has nearly no accents. Checked before words, which some scripts do not separate.
     letters = [letter for letter in caption if letter.isalpha()]
     if sum(letter.isascii() for letter in letters) < 0.8 * len(letters):
         return "not English"
     if len(words) == 1:
         return "one word"
-    if len(words) > MOST_WORDS:
-        return f"more than {MOST_WORDS} words"
+    if len(words) > MAX_WORDS:
+        return f"more than {MAX_WORDS} words"
     if _MARKUP.search(caption) or _ADDRESS.search(caption):
         return "markup or web address"
-    if any(len(word) > MOST_LETTERS for word in words):
-        return f"a word of more than {MOST_LETTERS} letters"
-    # Common words of other languages must not outnumber the English ones; "Las Vegas" is none.
+    if any(len(word) > MAX_LETTERS for word in words):
+        return f"a word of more than {MAX_LETTERS} letters"
+    # Common words of other languages must not outnumber the English ones; "Las Vegas" passes.
     plain = [word.strip(_EDGES).lower() for word in words]
     foreign = sum(word in _FOREIGN for word in plain)
     doubtful = sum(word in _FOREIGN_OR_NAMES for word in plain)
@@ -280,67 +280,66 @@ def why_not(caption: str) -> str:
 
 @dataclass(eq=False)
 class EditTally:
-    """Of all captions of a job, or of a part of it."""
+    """Counts over all captions of a job, or of a part of it."""
 
     captions: int = 0
     edited: int = 0
     """Captions with at least one edit."""
     skipped: Counter[str] = field(default_factory=Counter)
-    """Captions that were not tried, by reason."""
+    """Captions that were skipped, by reason."""
     kinds: dict[str, KindTally] = field(default_factory=dict)
 
     @property
     def without_edit(self) -> int:
-        """Captions that were tried in vain."""
+        """Captions that were tried but got no edit."""
         return self.captions - self.edited - self.skipped.total()
 
     def count_places(self, kind: str, has_place: bool) -> None:
-        """A caption was looked at by a kind."""
-        self._of(kind).places += has_place
+        """Count a caption that a kind looked at."""
+        self._kind_tally(kind).places += has_place
 
     def count_rejected(self, kind: str, reason: str) -> None:
-        """A proposal did not pass."""
-        self._of(kind).rejected[reason] += 1
+        """Count a rejected proposal."""
+        self._kind_tally(kind).rejected[reason] += 1
 
-    def count_captions(self, found: Iterable[Edited]) -> None:
-        """Captions are done."""
-        for one in found:
+    def count_captions(self, captions: Iterable[Edited]) -> None:
+        """Count finished captions."""
+        for caption in captions:
             self.captions += 1
-            self.edited += bool(one.edits)
-            if one.skipped:
-                self.skipped[one.skipped] += 1
-            by_kind = Counter(edit.kind for edit in one.edits)
+            self.edited += bool(caption.edits)
+            if caption.skipped:
+                self.skipped[caption.skipped] += 1
+            by_kind = Counter(edit.kind for edit in caption.edits)
             for kind, edits in by_kind.items():
-                self._of(kind).captions += 1
-                self._of(kind).edits += edits
+                self._kind_tally(kind).captions += 1
+                self._kind_tally(kind).edits += edits
 
     def add(self, other: EditTally) -> None:
-        """Count another part as well."""
+        """Add the counts of another part."""
         self.captions += other.captions
         self.edited += other.edited
         self.skipped.update(other.skipped)
-        for name, of in other.kinds.items():
-            mine = self._of(name)
-            mine.places += of.places
-            mine.captions += of.captions
-            mine.edits += of.edits
-            mine.rejected.update(of.rejected)
+        for name, theirs in other.kinds.items():
+            ours = self._kind_tally(name)
+            ours.places += theirs.places
+            ours.captions += theirs.captions
+            ours.edits += theirs.edits
+            ours.rejected.update(theirs.rejected)
 
-    def _of(self, kind: str) -> KindTally:
-        found = self.kinds.get(kind)
-        if found is None:
-            found = self.kinds[kind] = KindTally()
-        return found
+    def _kind_tally(self, kind: str) -> KindTally:
+        if kind not in self.kinds:
+            self.kinds[kind] = KindTally()
+        return self.kinds[kind]
 
 
 @dataclass(eq=False)
 class KindTally:
-    """Of one kind."""
+    """Counts of one kind."""
 
     places: int = 0
-    """Captions in which the kind found a place."""
+    """Captions for which the kind proposed something."""
     captions: int = 0
-    """Captions that got an edit of it."""
+    """Captions with an edit of the kind."""
     edits: int = 0
     rejected: Counter[str] = field(default_factory=Counter)
-    """Proposals, by the reason of the filter."""
+    """Rejected proposals, by the reason of the filter."""

@@ -1,7 +1,7 @@
-"""Filters: which proposed edits may stay.
+"""Filters that reject proposed edits.
 
-A filter has one reason, so that rejections can be counted by reason. Those of ALWAYS need no model
-and are always on; `make_filters` adds those that are named.
+A filter has one reason, so that rejections can be counted by reason. The filters in ALWAYS need no
+model and are always on; `make_filters` adds others.
 
 Dimensions: N proposals, D vector.
 """
@@ -29,11 +29,11 @@ _DENIALS = re.compile(rf"(?:\b|(?=n['’]t))(?:{'|'.join(sorted(_DENYING, revers
 _QUOTED = re.compile(r'"[^"]*(?:"|$)|“[^”]*(?:”|$)')
 _ABBREVIATIONS = frozenset(("ATM", "BBQ", "BMX", "CCTV", "DVD", "LED", "LCD", "SUV", "TVS", "USA"))
 REPEATED = "same as another edit of the caption"
-"""Reason for the one check that looks at several edits."""
+"""Reason of the one check that compares several edits."""
 
 
 class Proposal(NamedTuple):
-    """An edit that may be kept, with all that is known of its caption."""
+    """A proposed edit with its caption."""
 
     caption: Parsed
     edit: Edit
@@ -44,24 +44,24 @@ class Proposal(NamedTuple):
 
 @runtime_checkable
 class Filter(Protocol):
-    """Keeps or rejects edits."""
+    """Accepts or rejects edits."""
 
     @property
     def reason(self) -> str:
-        """What is wrong with an edit that it rejects."""
+        """Why it rejects an edit."""
 
     def __call__(self, proposals: Sequence[Proposal]) -> Sequence[bool]:
-        """Whether each may stay."""
+        """Whether each proposal passes."""
 
 
-def make_filters(wanted: Sequence[str], *, device: str = "auto") -> tuple[Filter, ...]:
-    """Filters that are always on, then these in their order; models are loaded here.
+def make_filters(filters: Sequence[str], *, device: str = "auto") -> tuple[Filter, ...]:
+    """Make the filters that are always on and the given ones, in order; loads their models.
 
     Args:
-        wanted: `fluency:PATH`, `meaning:PATH`, or package.module:NAME for one of your own.
-        device: For those with a model.
+        filters: `fluency:PATH`, `meaning:PATH`, or package.module:NAME for one of your own.
+        device: Device of filters with a model.
     """
-    return (*ALWAYS, *(_filter(name, device) for name in dict.fromkeys(wanted)))
+    return (*ALWAYS, *(_filter(name, device) for name in dict.fromkeys(filters)))
 
 
 def _filter(name: str, device: str) -> Filter:
@@ -91,7 +91,7 @@ def _checked(name: str, thing: object) -> Filter:
 
 @dataclass(frozen=True)
 class Differs:
-    """Rejects what says the same in the same words, case and punctuation aside."""
+    """Rejects edits that equal the caption except for case and punctuation."""
 
     reason: str = "same as the caption"
 
@@ -102,28 +102,28 @@ class Differs:
 
 @dataclass(frozen=True)
 class KeepsLength:
-    """Rejects what has less than half or more than twice the words of its caption."""
+    """Rejects edits with less than half or more than twice the words of the caption."""
 
     reason: str = "length"
 
     def __call__(self, proposals: Sequence[Proposal]) -> list[bool]:
-        """By words."""
+        """Compare the numbers of words."""
         lengths = ((len(p.caption.text.split()), len(p.edit.text.split())) for p in proposals)
         return [before <= 2 * after and after <= 2 * before for before, after in lengths]
 
 
 @dataclass(frozen=True)
 class NotDenied:
-    """Rejects a hard negative of a caption that denies something, which may well be true too.
+    """Rejects hard negatives of captions with a negation: they may be true as well.
 
-    Where there are no cars there may be no trucks either. Whether the change stands in the scope
-    of the negation is not asked. Taking a negation away contradicts the caption, so that may stay.
+    Where there are no cars there may be no trucks either. The scope of the negation is not checked.
+    Edits that remove a negation contradict the caption and pass.
     """
 
     reason: str = "under a negation"
 
     def __call__(self, proposals: Sequence[Proposal]) -> list[bool]:
-        """Hard positives always stay, and so do published rules."""
+        """Hard positives and published rules always pass."""
         return [
             not p.kind.promises_false
             or _DENYING.isdisjoint(p.caption.lower)
@@ -137,24 +137,24 @@ def _denials(text: str) -> int:
 
 
 @dataclass(frozen=True)
-class NotSaidOfImage:
-    """Rejects a hard negative that another caption of the image makes likely to be true.
+class NotInOtherCaptions:
+    """Rejects hard negatives that another caption of the image suggests are true.
 
-    That is one that equals such a caption, or whose new words all stand in such captions: "dog"
-    for "ball" is no negative where somebody else saw a dog. A swap brings no new words.
+    An edit is rejected if it equals such a caption, or if all its new words occur in such captions:
+    "dog" for "ball" is no negative if another caption mentions a dog. Swaps add no new words.
     """
 
-    reason: str = "said of the image by another caption"
+    reason: str = "suggested by another caption of the image"
 
     def __call__(self, proposals: Sequence[Proposal]) -> list[bool]:
-        """Hard positives always stay, and so do published rules."""
-        # Texts and words are found once for all proposals: every kind meets the same captions.
-        said: dict[tuple[str, ...], tuple[set[str], set[str]]] = {}
+        """Hard positives and published rules always pass."""
+        # Computed once for all proposals: every kind has the same captions.
+        seen: dict[tuple[str, ...], tuple[set[str], set[str]]] = {}
         for others in {p.others for p in proposals}:
-            texts = {normalised(one) for one in others}
-            said[others] = texts, {word for one in texts for word in one.split()}
+            texts = {normalised(other) for other in others}
+            seen[others] = texts, {word for text in texts for word in text.split()}
         return [
-            not p.kind.promises_false or not p.others or self._is_new(p, *said[p.others])
+            not p.kind.promises_false or not p.others or self._is_new(p, *seen[p.others])
             for p in proposals
         ]
 
@@ -166,20 +166,21 @@ class NotSaidOfImage:
         return not new or not new <= words
 
 
-ALWAYS: tuple[Filter, ...] = (Differs(), KeepsLength(), NotDenied(), NotSaidOfImage())
+ALWAYS: tuple[Filter, ...] = (Differs(), KeepsLength(), NotDenied(), NotInOtherCaptions())
 
 
 @dataclass(frozen=True)
 class LeavesMarkedWords:
-    """Rejects what moves words in quotation marks, or in capitals where the rest is not.
+    """Rejects edits that change words in quotation marks, or in capitals in a mixed-case caption.
 
-    What a sign says is no thing in the image. Abbreviations such as TV move like other words.
+    The text on a sign is not an object of the image. Abbreviations such as TV change like other
+    words.
     """
 
     reason: str = "quoted or in capitals"
 
     def __call__(self, proposals: Sequence[Proposal]) -> list[bool]:
-        """By the characters of the changes."""
+        """Compare the spans of the changes with those of marked words."""
         return [
             not any(
                 change.start < end and change.end > start
@@ -190,30 +191,30 @@ class LeavesMarkedWords:
         ]
 
     def _marked(self, caption: Parsed) -> list[tuple[int, int]]:
-        found = [match.span() for match in _QUOTED.finditer(caption.text)]
+        spans = [match.span() for match in _QUOTED.finditer(caption.text)]
         if not caption.is_upper:
-            found += [
+            spans += [
                 (word.start, word.end)
                 for word in caption.words
                 if len(word.text) > 2 and word.text.isupper() and word.text not in _ABBREVIATIONS
             ]
-        return found
+        return spans
 
 
 LEAVES_MARKED_WORDS = LeavesMarkedWords()
-"""Swaps have it as a filter of their own."""
+"""The filter of all swaps."""
 
 
 @dataclass(frozen=True, eq=False)
 class Fluency:
-    """Rejects an edit that a language model finds much less likely than its caption.
+    """Rejects edits that a language model finds much less likely than their caption.
 
-    Compared are log-probabilities per token, so that a longer edit is not rejected for its length.
-    What the model cannot read, such as a text longer than its context, is rejected too.
+    It compares log-probabilities per token, so that longer edits are not rejected for their length.
+    Texts that the model cannot read, such as those longer than its context, are rejected too.
     """
 
     model: Likelihood
-    """One with `is_mean`."""
+    """A likelihood with `is_mean`."""
     drop: float = 1.0
     """Nats per token that an edit may lose against its caption. With SmolLM2-135M on some 200 edits
     of real captions a kind, 1.0 rejects 37 % of noun swaps, the most absurd ones, 28 % of argument
@@ -228,44 +229,43 @@ class Fluency:
 
 
 def load_fluency(path: str, *, device: str = "cpu") -> Fluency:
-    """From a causal language model: a folder of transformers, a .gguf file, or a hub name."""
+    """Load the filter with a causal language model: a folder, a .gguf file, or a hub name."""
     return Fluency(_likelihood(path, device))
 
 
 @lru_cache(maxsize=1)
 def _likelihood(path: str, device: str) -> Likelihood:
-    # A GGUF file takes most of a minute to read.
+    # Reading a GGUF file takes up to a minute.
     return load_likelihood(path, is_mean=True, device=device)
 
 
 @dataclass(frozen=True, eq=False)
 class Meaning:
-    """Rejects a hard positive that a sentence encoder finds far from its caption.
+    """Rejects hard positives that a sentence encoder finds far from their caption.
 
-    Hard negatives always stay. A largest cosine for them would be of no use: such encoders are bags
-    of words themselves. all-MiniLM-L6-v2 gives attribute-swapped captions .990 and paraphrases
-    .702, so what passes as far enough would be what changes many words, not what changes the
-    meaning.
+    Hard negatives always pass. A maximum cosine for them would not help: such encoders are bags of
+    words themselves. all-MiniLM-L6-v2 gives attribute-swapped captions a cosine of .990 and
+    paraphrases .702, so a maximum would select edits that change many words, not the meaning.
     """
 
     encoder: Sentence
-    least: float = 0.8
-    """Cosine that a hard positive needs. With all-MiniLM-L6-v2, of 1,388 hard positives that rules
+    min_cosine: float = 0.8
+    """Minimum cosine of a hard positive. With all-MiniLM-L6-v2, of 1,388 hard positives that rules
     made of real captions 0.4 % are below, of 800 captions with one wrong word 26 %, of 1,343 with
     words exchanged 0.1 %."""
     reason: str = "meaning"
 
     def __call__(self, proposals: Sequence[Proposal]) -> list[bool]:
         """Whether each is close enough to its caption."""
-        asked = [p for p in proposals if p.kind.is_positive]
-        if not asked:
+        positives = [p for p in proposals if p.kind.is_positive]
+        if not positives:
             return [True] * len(proposals)
-        before_ND = self.encoder.vectors([p.caption.text for p in asked])
-        after_ND = self.encoder.vectors([p.edit.text for p in asked])
+        before_ND = self.encoder.vectors([p.caption.text for p in positives])
+        after_ND = self.encoder.vectors([p.edit.text for p in positives])
         cosine_N = iter((before_ND * after_ND).sum(axis=1).tolist())
-        return [not p.kind.is_positive or next(cosine_N) >= self.least for p in proposals]
+        return [not p.kind.is_positive or next(cosine_N) >= self.min_cosine for p in proposals]
 
 
 def load_meaning(path: str, *, device: str = "cpu") -> Meaning:
-    """From a sentence encoder: a folder of sentence-transformers, or a hub name."""
+    """Load the filter with a sentence encoder: a folder of sentence-transformers, or a hub name."""
     return Meaning(load_sentence(path, device=device))

@@ -1,7 +1,7 @@
-"""Forms of words: verbs that agree with a noun in another number, and any other inflection.
+"""Inflects words, and makes verbs agree with a noun that changes its number.
 
-"A man rides two horses" becomes "two horses ride a man". Of tensed verbs only the present and was /
-were show the number.
+"A man rides two horses" becomes "two horses ride a man". Only the present tense and was / were
+show the number.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from unbag.edits.lexicon import word_lists
 from unbag.edits.parsed import RELATIVES, SUBJECTS, Parsed
 from unbag.types import Change
 
-_MENDED = word_lists("word_forms").replacements("mended_verbs")
+_CORRECTED_LEMMAS = word_lists("word_forms").replacements("mended_verbs")
 _SINGULAR = word_lists("word_forms").replacements("singular_verbs")
-_PLURAL = {one: many for many, one in _SINGULAR.items()}
+_PLURAL = {singular: plural for plural, singular in _SINGULAR.items()}
 
 
 @lru_cache(maxsize=4096)
 def inflected(lemma: str, tag: str) -> str:
-    """A word in the form of a Penn Treebank tag; the lemma where the form is unknown."""
+    """The form of a lemma for a Penn Treebank tag; the lemma itself if the form is unknown."""
     from lemminflect import getInflection  # type: ignore[import-untyped, unused-ignore]
 
-    found = getInflection(lemma, tag=tag)
-    return str(found[0]) if found else lemma
+    forms = getInflection(lemma, tag=tag)
+    return str(forms[0]) if forms else lemma
 
 
 def verb_lemma(parsed: Parsed, verb: int) -> str:
-    """In lower case."""
+    """The lemma of a verb in lower case, with known errors of the lemmatizer corrected."""
     lemma = parsed.words[verb].lemma.lower()
-    return _MENDED.get(lemma, lemma)
+    return _CORRECTED_LEMMAS.get(lemma, lemma)
 
 
 @cache
 def activities() -> Mapping[str, str]:
-    """Present forms of verbs of doing, with their base form."""
+    """Present forms of activity verbs, with their base form."""
     return MappingProxyType(
         {
             inflected(verb, tag): verb
@@ -47,19 +47,19 @@ def activities() -> Mapping[str, str]:
 
 
 def agreeing(parsed: Parsed, noun: int, *, is_plural: bool) -> list[Change]:
-    """Changes of the verbs that have this noun as subject, if another number stands there now.
+    """The changes of the verbs of a subject noun whose number changes.
 
-    Empty where the noun has others joined to it: together they are plural before and after.
+    Empty for nouns joined with others: together they are plural before and after.
     """
     if parsed.child(noun, "conj") is not None:
         return []
     finite = (_finite(parsed, verb) for verb in _verbs_of(parsed, noun))
     changes = (
-        parsed.change(at, at, in_number(parsed, at, is_plural=is_plural))
-        for at in finite
-        if at is not None
+        parsed.change(i, i, in_number(parsed, i, is_plural=is_plural))
+        for i in finite
+        if i is not None
     )
-    return [one for one in changes if one.new != parsed.text[one.start : one.end].lower()]
+    return [c for c in changes if c.new != parsed.text[c.start : c.end].lower()]
 
 
 def in_number(parsed: Parsed, verb: int, *, is_plural: bool) -> str:
@@ -70,7 +70,7 @@ def in_number(parsed: Parsed, verb: int, *, is_plural: bool) -> str:
         return fixed
     if is_plural and word.tag == "VBZ":
         return verb_lemma(parsed, verb)
-    # "Dogs run" may be tagged as the past tense; captions tell in the present.
+    # "Dogs run" may be tagged as past tense; captions are in the present.
     is_present = word.tag in ("VBP", "VB") or (word.tag == "VBD" and text == word.lemma)
     if not is_plural and is_present and text not in _PLURAL:
         return inflected(verb_lemma(parsed, verb), "VBZ")
@@ -84,28 +84,28 @@ def _verbs_of(parsed: Parsed, noun: int) -> Iterator[int]:
     # As in "there are".
     if word.dep in ("attr", "nsubj") and parsed.child(word.head, "expl") is not None:
         yield word.head
-    for at in parsed.children[noun]:
-        if parsed.words[at].dep == "relcl" and any(
+    for i in parsed.children[noun]:
+        if parsed.words[i].dep == "relcl" and any(
             parsed.words[child].dep in SUBJECTS and parsed.lower[child] in RELATIVES
-            for child in parsed.children[at]
+            for child in parsed.children[i]
         ):
-            yield from _with_joined(parsed, at)
+            yield from _with_joined(parsed, i)
 
 
 def _with_joined(parsed: Parsed, verb: int) -> Iterator[int]:
     yield verb
-    for at in parsed.children[verb]:
-        if parsed.words[at].dep == "conj" and parsed.child(at, *SUBJECTS) is None:
-            yield from _with_joined(parsed, at)
+    for i in parsed.children[verb]:
+        if parsed.words[i].dep == "conj" and parsed.child(i, *SUBJECTS) is None:
+            yield from _with_joined(parsed, i)
 
 
 def _finite(parsed: Parsed, verb: int) -> int | None:
-    """The word that shows the number: the first auxiliary, or the verb itself."""
-    helpers = [at for at in parsed.children[verb] if parsed.words[at].dep in ("aux", "auxpass")]
-    for at in [*helpers, verb]:
-        if parsed.words[at].tag in ("VBZ", "VBP", "VBD"):
-            return at
-        if parsed.words[at].tag in ("MD", "TO"):
+    """The word that is inflected for number: the first auxiliary, or the verb itself."""
+    helpers = [i for i in parsed.children[verb] if parsed.words[i].dep in ("aux", "auxpass")]
+    for i in [*helpers, verb]:
+        if parsed.words[i].tag in ("VBZ", "VBP", "VBD"):
+            return i
+        if parsed.words[i].tag in ("MD", "TO"):
             return None
     # Plural verbs after "and" are often tagged as infinitives.
     return verb if parsed.words[verb].tag == "VB" else None

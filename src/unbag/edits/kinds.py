@@ -1,7 +1,7 @@
-"""A kind of edit: its name, whether it keeps the meaning, and the editor that proposes changes.
+"""Kinds of edits: the name, whether edits keep the meaning, and the editor that proposes changes.
 
-Also what turns changes into a caption: they are applied with what English asks of the neighbours:
-"a" before a vowel becomes "an", and a sentence starts with a capital if it did before.
+Also applies changes to a caption and corrects their neighbours: "a" before a vowel becomes "an",
+and a sentence that started with a capital still does.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 Changes: TypeAlias = tuple[Change, ...]
 Draw: TypeAlias = Callable[[], Random]
-"""Randomness of one caption and kind, made when it is wanted: most captions need none."""
+"""Makes the random generator of one caption and kind; called on demand, as most need none."""
 Rule: TypeAlias = Callable[[Parsed], Sequence[Changes]]
-"""All edits of one kind that a caption allows, in a fixed order; empty where there is none."""
+"""From a caption to all its edits of one kind, in a fixed order."""
 GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         name: tuple(kinds.split())
@@ -53,11 +53,11 @@ GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         )
     }
 )
-"""Names for several kinds; besides these: default, negatives, positives and all. A paper's name
-alone means its published rule; `_fixed` are our checked kinds of the same types."""
+"""Names for several kinds, besides default, negatives, positives and all. The name of a paper means
+its published rule; `_fixed` means our checked kinds of the same types."""
 
 _BY_DEFAULT = {"default": (True, False), "negatives": (False,), "positives": (True,)}
-"""Groups of the kinds that are on by default, by whether they keep the meaning."""
+"""Groups of default kinds, with the values of `is_positive` that they include."""
 
 
 @dataclass(frozen=True)
@@ -66,47 +66,47 @@ class Kind:
 
     name: str
     is_positive: bool
-    """A hard positive; otherwise a hard negative."""
+    """Whether its edits are hard positives; otherwise they are hard negatives."""
     about: str
     """One line, with an example."""
     source: str
-    """The paper or project whose idea it is, or "ours"."""
+    """The paper or project that proposed it, or "ours"."""
     editor: Callable[[EditParts], Editor]
     keeps_words: bool = False
-    """A swap: the words stay the same (articles and verb agreement aside), their places change."""
+    """Whether it is a swap: words change their order only (except articles and verb agreement)."""
     is_default: bool = True
-    """Whether it is made when no kinds are named: off where it was judged too often wrong."""
+    """Whether it is used when no kinds are named; False for kinds that are too often wrong."""
     filters: tuple[Filter, ...] = ()
-    """Filters that only its edits go through, before all others."""
+    """Filters for edits of this kind only, applied before all others."""
     is_published: bool = False
-    """A paper's rule as it was published: filters that ask whether a negative is false leave its
-    edits alone."""
+    """Whether it is the published rule of a paper. Filters that check whether a hard negative is
+    false skip its edits."""
 
     @property
     def promises_false(self) -> bool:
-        """Whether its edits are to be false of the image, and are checked for that."""
+        """Whether its edits must be false of the image and are checked for that."""
         return not self.is_positive and not self.is_published
 
 
 @dataclass(frozen=True)
 class EditParts:
-    """Names of what some kinds and filters need. Plain data: each worker loads its own."""
+    """Names of the models and data of kinds and filters. Plain data: each worker loads its own."""
 
     pipeline: str = "auto"
     """A spaCy pipeline by name or folder."""
     wordnet: str = "auto"
     """A folder with WordNet in NLTK's format."""
     fill: str = ""
-    """A language model for fills: a masked or a causal one of transformers, folder or name."""
+    """A masked or causal language model of transformers for fills: a folder or a name."""
     rewrite: str = ""
     """A chat model: hf:FOLDER or server:MODEL@URL."""
     device: str = "auto"
     cache: str = ""
-    """Folder in which answers of a server are kept; without one they are lost with the process."""
+    """Cache folder for the answers of a server; without one they are not saved."""
     concurrency: int = 8
-    """Requests to a server at a time."""
+    """Maximum number of simultaneous requests to a server."""
     budget: int | None = None
-    """Most requests to a server, for each worker; answers that are kept cost none."""
+    """Maximum number of requests to a server per worker; cached answers do not count."""
 
 
 class Editor(Protocol):
@@ -115,14 +115,14 @@ class Editor(Protocol):
     def __call__(
         self, captions: Sequence[Parsed], draws: Sequence[Draw]
     ) -> Sequence[Sequence[Changes]]:
-        """For each caption the changes to try, the first first; none where there is no place.
+        """Return the changes to try for each caption, in order.
 
-        Every caption has randomness of its own, which depends on seed, caption and kind only.
+        Each caption has its own random generator, which depends on seed, caption and kind only.
         """
 
 
 def by_rule(rule: Rule) -> Callable[[EditParts], Editor]:
-    """What a kind without further parts has as its editor."""
+    """Make the `Kind.editor` of a rule that needs no parts."""
     editor = ByRule(rule)
     return lambda parts: editor
 
@@ -130,57 +130,56 @@ def by_rule(rule: Rule) -> Callable[[EditParts], Editor]:
 def rule_kind(
     rule: Rule, about: str, source: str, *, is_positive: bool = False, is_default: bool = True
 ) -> Kind:
-    """The kind of a rule, which has its name."""
+    """Make a kind from a rule; the kind has the name of the rule."""
     return Kind(rule.__name__, is_positive, about, source, by_rule(rule), is_default=is_default)
 
 
 @dataclass(frozen=True)
 class ByRule:
-    """An editor made of a rule: one that needs the parsed caption and nothing else."""
+    """An editor that applies a rule to each parsed caption."""
 
     rule: Rule
 
     def __call__(
         self, captions: Sequence[Parsed], draws: Sequence[Draw]
     ) -> list[Sequence[Changes]]:
-        """All the rule allows, in a drawn order."""
-        found: list[Sequence[Changes]] = []
+        """Return all edits of the rule in random order."""
+        proposals: list[Sequence[Changes]] = []
         for caption, draw in zip(captions, draws, strict=True):
             changes = list(self.rule(caption))
             if len(changes) > 1:
                 draw().shuffle(changes)
-            found.append(changes)
-        return found
+            proposals.append(changes)
+        return proposals
 
 
-def find_kinds(wanted: Sequence[str]) -> tuple[Kind, ...]:
-    """Kinds by name, by group, or as package.module:NAME; each once. A plain text is one name.
+def find_kinds(kinds: Sequence[str]) -> tuple[Kind, ...]:
+    """Find kinds by name, by group, or as package.module:NAME; each once. A string is one name.
 
-    Groups: default, negatives and positives (those on by default), all, and those of GROUPS.
+    Groups: default, negatives and positives (only default kinds), all, and those in GROUPS.
     """
-    if not wanted:
+    if not kinds:
         raise UnbagError(
             "no kinds of edits were named",
             expected="at least one, or a group such as default",
             hint="`unbag list edits` shows every kind",
         )
-    found: dict[str, Kind] = {}
-    # A text is a sequence of texts too, its letters.
-    for name in (wanted,) if isinstance(wanted, str) else wanted:
+    by_name: dict[str, Kind] = {}
+    # A string is also a sequence of strings: its letters.
+    for name in (kinds,) if isinstance(kinds, str) else kinds:
         for kind in _kinds_of(name):
-            found.setdefault(kind.name, kind)
-    return tuple(found.values())
+            by_name.setdefault(kind.name, kind)
+    return tuple(by_name.values())
 
 
 def _kinds_of(name: str) -> list[Kind]:
     registered = list(names("edit"))
     if name in GROUPS:
-        return [_kind(one) for one in GROUPS[name]]
+        return [_kind(member) for member in GROUPS[name]]
     if name in _BY_DEFAULT or name == "all":
-        every = [_kind(one) for one in registered]
         return [
             kind
-            for kind in every
+            for kind in map(_kind, registered)
             if name == "all" or (kind.is_default and kind.is_positive in _BY_DEFAULT[name])
         ]
     if ":" not in name and name not in registered:
@@ -194,14 +193,14 @@ def _kinds_of(name: str) -> list[Kind]:
 
 
 def _kind(name: str) -> Kind:
-    found = find("edit", name)
-    if not isinstance(found, Kind):
+    kind = find("edit", name)
+    if not isinstance(kind, Kind):
         raise UnbagError(
-            f"the edit {name!r} is a {type(found).__name__}",
+            f"the edit {name!r} is a {type(kind).__name__}",
             expected="a Kind of unbag.edits.kinds",
             hint="docs/edits.md shows how to add one",
         )
-    return found
+    return kind
 
 
 _NOT_WORDS = re.compile(r"[^\w' ]+")
@@ -218,76 +217,75 @@ _CONSONANT_SOUND = re.compile(
 
 
 def apply(caption: str, changes: Sequence[Change]) -> str:
-    """The caption with every change done; they must not overlap and stand from left to right."""
+    """Apply changes to a caption; they must not overlap and must be ordered from left to right."""
     parts: list[str] = []
-    done = 0
+    position = 0
     for start, end, new in changes:
-        if start < done or end < start:
+        if start < position or end < start:
             raise ValueError(f"changes overlap or are out of order: {changes}")
-        parts += (caption[done:start], new)
-        done = end
-    return "".join([*parts, caption[done:]])
+        parts += (caption[position:start], new)
+        position = end
+    return "".join([*parts, caption[position:]])
 
 
 @lru_cache(maxsize=8192)
 def normalised(text: str) -> str:
-    """Case, punctuation and spaces aside: what decides whether two captions are the same.
+    """The text without case, punctuation and extra spaces, for comparing captions.
 
-    Filters ask for the same captions and edits again and again.
+    Cached, since filters compare the same captions and edits many times.
     """
     return " ".join(_NOT_WORDS.sub(" ", text.casefold()).split())
 
 
 def finished(parsed: Parsed, changes: Sequence[Change]) -> tuple[Change, ...]:
-    """The changes in order, with articles, first capital and capitals mended."""
-    found = _with_first_capital(parsed, _with_articles(parsed, sorted(changes)))
+    """The changes in order, with corrected articles and capitals."""
+    corrected = _with_first_capital(parsed, _with_articles(parsed, sorted(changes)))
     if parsed.is_upper:
-        found = [Change(start, end, new.upper()) for start, end, new in found]
-    return tuple(c for c in found if parsed.text[c.start : c.end] != c.new)
+        corrected = [Change(start, end, new.upper()) for start, end, new in corrected]
+    return tuple(c for c in corrected if parsed.text[c.start : c.end] != c.new)
 
 
 def difference(before: str, after: str) -> tuple[Change, ...]:
-    """What must change, in whole words, to come from one text to the other."""
+    """The changes of whole words that turn one text into the other."""
     old, new = _tokens(before), _tokens(after)
     matcher = SequenceMatcher(None, [o[0] for o in old], [n[0] for n in new], autojunk=False)
-    found: list[Change] = []
-    for what, a, b, c, d in matcher.get_opcodes():
-        if what == "equal":
+    changes: list[Change] = []
+    for operation, a, b, c, d in matcher.get_opcodes():
+        if operation == "equal":
             continue
-        start, end = _between(old, a, b, len(before))
-        new_start, new_end = _between(new, c, d, len(after))
-        found.append(Change(start, end, after[new_start:new_end]))
-    merged = tuple(found)
-    # Spaces around inserted or dropped words can be assigned in more than one way; where the
-    # pieces do not give the text exactly, one change from first to last difference does.
-    return merged if apply(before, merged) == after else _whole(before, after)
+        start, end = _char_span(old, a, b, len(before))
+        new_start, new_end = _char_span(new, c, d, len(after))
+        changes.append(Change(start, end, after[new_start:new_end]))
+    # Spaces around inserted or removed words are ambiguous: if the changes do not give exactly
+    # the text, use a single change from the first to the last difference.
+    return tuple(changes) if apply(before, changes) == after else _single_change(before, after)
 
 
 def starts_with_vowel(word: str) -> bool:
-    """Whether "an" stands before it."""
+    """Whether the article before the word is "an"."""
     return bool(_VOWEL_SOUND.match(word)) and not _CONSONANT_SOUND.match(word)
 
 
 def _with_articles(parsed: Parsed, changes: Sequence[Change]) -> list[Change]:
-    """Adds a change of "a" or "an" wherever the word after it became another."""
-    found = list(changes)
-    for at in parsed.articles:
-        word = parsed.words[at]
+    """Add changes of "a" and "an" where the following word changed."""
+    corrected = list(changes)
+    for i in parsed.articles:
+        word = parsed.words[i]
         if any(start < word.end and end > word.start for start, end, _ in changes):
             continue
-        after = _word_after(parsed.text, word, parsed.words[at + 1], changes)
-        # Where all is in capitals, "MAN" is no initialism.
+        after = _word_after(parsed.text, word, parsed.words[i + 1], changes)
+        # In a caption in capitals "MAN" is not an initialism.
         sounds = after.lower() if parsed.is_upper else after
-        wanted = "an" if starts_with_vowel(sounds) else "a"
-        is_touched = after != parsed.words[at + 1].text
-        if is_touched and word.text.lower() != wanted:
-            new = wanted.capitalize() if word.text[0].isupper() else wanted
-            found.append(Change(word.start, word.end, new))
-    return sorted(found)
+        article = "an" if starts_with_vowel(sounds) else "a"
+        is_touched = after != parsed.words[i + 1].text
+        if is_touched and word.text.lower() != article:
+            new = article.capitalize() if word.text[0].isupper() else article
+            corrected.append(Change(word.start, word.end, new))
+    return sorted(corrected)
 
 
 def _word_after(text: str, article: Word, after: Word, changes: Sequence[Change]) -> str:
-    """What stands after the article once the changes are done."""
+    """The word after the article once the changes are applied."""
     for start, end, new in changes:
         if article.end <= start <= after.start and new.strip():
             return new.strip().split()[0]
@@ -300,44 +298,44 @@ def _word_after(text: str, article: Word, after: Word, changes: Sequence[Change]
 
 
 def _with_first_capital(parsed: Parsed, changes: Sequence[Change]) -> list[Change]:
-    """A sentence that began with a capital begins with one, and that word loses it elsewhere."""
-    found = list(changes)
-    if not parsed.words or not found or parsed.is_upper:
-        return found
+    """Capitalize the first word if it was capitalized, and lower the old first word if it moved."""
+    corrected = list(changes)
+    if not parsed.words or not corrected or parsed.is_upper:
+        return corrected
     first = parsed.words[0]
-    if not first.text[:1].isupper() or found[0].start > first.start:
-        return found
-    start, end, new = found[0]
+    if not first.text[:1].isupper() or corrected[0].start > first.start:
+        return corrected
+    start, end, new = corrected[0]
     if new:
-        found[0] = Change(start, end, new[0].upper() + new[1:])
+        corrected[0] = Change(start, end, new[0].upper() + new[1:])
     elif end < len(parsed.text):
         rest = len(parsed.text[end:]) - len(parsed.text[end:].lstrip())
         letter = parsed.text[end + rest]
-        found[0] = Change(start, end + rest + 1, letter.upper())
+        corrected[0] = Change(start, end + rest + 1, letter.upper())
     if first.pos != "PROPN" and first.text != "I":
         moved = first.text.lower()
-        for at, (start, end, new) in enumerate(found[1:], start=1):
+        for i, (start, end, new) in enumerate(corrected[1:], start=1):
             if f"{new} ".startswith(tuple(first.text + mark for mark in " '’")):
-                found[at] = Change(start, end, moved + new[len(first.text) :])
-    return found
+                corrected[i] = Change(start, end, moved + new[len(first.text) :])
+    return corrected
 
 
 def _tokens(text: str) -> list[tuple[str, int, int]]:
     return [(match.group(), match.start(), match.end()) for match in _TOKEN.finditer(text)]
 
 
-def _between(
+def _char_span(
     tokens: Sequence[tuple[str, int, int]], first: int, end: int, length: int
 ) -> tuple[int, int]:
-    """Characters of these words; of none, the place before the next word."""
+    """The character span of some tokens; of none, the position before the next token."""
     if first < end:
         last = tokens[end][1] if end < len(tokens) else length
         return tokens[first][1], last
-    at = tokens[first][1] if first < len(tokens) else length
-    return at, at
+    start = tokens[first][1] if first < len(tokens) else length
+    return start, start
 
 
-def _whole(before: str, after: str) -> tuple[Change, ...]:
+def _single_change(before: str, after: str) -> tuple[Change, ...]:
     start = 0
     while start < min(len(before), len(after)) and before[start] == after[start]:
         start += 1

@@ -1,9 +1,8 @@
 """A parsed caption: its words, nouns, noun phrases, attributes and counts, and how they relate.
 
-Positions of words are indices into `words`; positions of characters are marked as such. Kinds of
-edits read this and never spaCy's own objects, so that a rule can be tried on a caption written by
-hand. Dependencies decide, not the order of words: in "a man in a shirt on a bench" the man is on
-the bench.
+Word positions are indices into `words`; character positions are documented as such. Kinds of edits
+use this instead of spaCy's objects, so that rules can be tested on hand-written parses. Relations
+follow dependencies, not word order: in "a man in a shirt on a bench" the man is on the bench.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class Word(NamedTuple):
 
     text: str
     start: int
-    """Its first character in the caption."""
+    """Position of its first character in the caption."""
     end: int
     """One after its last character."""
     lemma: str
@@ -59,11 +58,11 @@ class Phrase(NamedTuple):
     first: int
     last: int
     head: int
-    """Its noun."""
+    """The noun."""
 
 
 class Attribute(NamedTuple):
-    """A word before a noun that says how it is: "red" in "a red cube"."""
+    """A word before a noun that describes it: "red" in "a red cube"."""
 
     word: int
     noun: int
@@ -71,122 +70,122 @@ class Attribute(NamedTuple):
 
 @dataclass(frozen=True)
 class Parsed:
-    """A caption with its words and what they are to each other."""
+    """A caption with its words and their dependencies."""
 
     text: str
     words: tuple[Word, ...]
     chunks: tuple[Phrase, ...]
-    """Noun phrases as the parser found them, in order."""
+    """Noun phrases from the parser, in order."""
     is_upper: bool = False
-    """Written in capitals: it was parsed in lower case, and edits go back to capitals."""
+    """Whether it is in capitals: it was parsed in lower case, and edits are put in capitals."""
 
     @cached_property
     def lower(self) -> tuple[str, ...]:
-        """Every word in lower case."""
+        """The words in lower case."""
         return tuple(word.text.lower() for word in self.words)
 
     @cached_property
     def expressions(self) -> tuple[WordSpan, ...]:
-        """Relations of several words, such as "in front of" and "to the left of"."""
+        """Prepositions of several words, such as "in front of" and "to the left of"."""
         return tuple(WordSpan(first, last) for first, last in expressions_in(self.lower))
 
     @cached_property
     def end(self) -> int:
-        """One after the last word, a full stop aside."""
+        """One after the last word, without a final full stop."""
         return len(self.words) - (self.lower[-1:] == (".",))
 
     @cached_property
     def bound(self) -> frozenset[int]:
-        """Words inside such expressions: "front" is no noun there."""
-        return frozenset(at for first, last in self.expressions for at in range(first, last + 1))
+        """Words inside expressions, where "front" is not a noun."""
+        return frozenset(i for first, last in self.expressions for i in range(first, last + 1))
 
     @cached_property
     def children(self) -> tuple[tuple[int, ...], ...]:
-        """For each word, those that depend on it."""
-        found: list[list[int]] = [[] for _ in self.words]
-        for at, word in enumerate(self.words):
-            if word.head != at:
-                found[word.head].append(at)
-        return tuple(map(tuple, found))
+        """For each word, the words that depend on it."""
+        children: list[list[int]] = [[] for _ in self.words]
+        for i, word in enumerate(self.words):
+            if word.head != i:
+                children[word.head].append(i)
+        return tuple(map(tuple, children))
 
     @cached_property
     def nouns(self) -> tuple[Phrase, ...]:
-        """Nouns with the nouns that specify them ("fire hydrant"), without article and adjective.
+        """Nouns with their compound modifiers ("fire hydrant"), without articles and adjectives.
 
-        Words of expressions and of names that go on ("New York") are not cut out of them.
+        Nouns inside expressions and inside longer names ("New York") are excluded.
         """
-        found: list[Phrase] = []
-        for at, word in enumerate(self.words):
-            if word.tag not in NOUN_TAGS or at in self.bound or self._specifies_next(at):
+        nouns: list[Phrase] = []
+        for i, word in enumerate(self.words):
+            if word.tag not in NOUN_TAGS or i in self.bound or self._modifies_next(i):
                 continue
-            first = at
-            while first and self._specifies_next(first - 1) and first - 1 not in self.bound:
+            first = i
+            while first and self._modifies_next(first - 1) and first - 1 not in self.bound:
                 first -= 1
-            found.append(Phrase(first, at, at))
-        return tuple(found)
+            nouns.append(Phrase(first, i, i))
+        return tuple(nouns)
 
     @cached_property
     def phrases(self) -> tuple[Phrase, ...]:
-        """Noun phrases around a noun; pronouns and words of expressions are none."""
+        """Noun phrases with a noun, without pronouns and expressions."""
         heads = {noun.head for noun in self.nouns}
         return tuple(chunk for chunk in self.chunks if chunk.head in heads)
 
     @cached_property
     def attributes(self) -> tuple[Attribute, ...]:
-        """Adjectives and participles before the noun they belong to."""
+        """Adjectives and participles before their noun."""
         heads = {noun.head for noun in self.nouns}
         return tuple(
-            Attribute(at, word.head)
-            for at, word in enumerate(self.words)
+            Attribute(i, word.head)
+            for i, word in enumerate(self.words)
             if word.dep == "amod"
             and word.head in heads
-            and at < word.head
-            and at not in self.bound
+            and i < word.head
+            and i not in self.bound
             and (word.tag in ADJECTIVE_TAGS or word.tag in _PARTICIPLES)
         )
 
     @cached_property
     def verbs(self) -> tuple[int, ...]:
-        """Verbs that say what is done: no auxiliaries, no participles before nouns."""
+        """Full verbs, without auxiliaries and participles before nouns."""
         return tuple(
-            at
-            for at, word in enumerate(self.words)
+            i
+            for i, word in enumerate(self.words)
             if word.tag in VERB_TAGS
             and word.pos == "VERB"
             and word.dep not in ("amod", "aux", "auxpass", "compound")
-            and at not in self.bound
+            and i not in self.bound
         )
 
     @cached_property
     def counts(self) -> tuple[int, ...]:
         """Numbers before nouns: "two", "3"."""
-        return tuple(at for at, w in enumerate(self.words) if w.tag == "CD" and w.dep == "nummod")
+        return tuple(i for i, w in enumerate(self.words) if w.tag == "CD" and w.dep == "nummod")
 
     @cached_property
     def articles(self) -> tuple[int, ...]:
-        """Every "a" and "an" that a word follows."""
+        """Every "a" and "an" that is followed by a word."""
         return tuple(
-            at
-            for at, text in enumerate(self.lower[:-1])
-            if text in ("a", "an") and self.words[at].tag in ("DT", "PRP")
+            i
+            for i, text in enumerate(self.lower[:-1])
+            if text in ("a", "an") and self.words[i].tag in ("DT", "PRP")
         )
 
     @cached_property
     def notes(self) -> dict[str, object]:
-        """What rules found out about this caption, by name: found out once for all kinds."""
+        """A cache for rules: results about this caption by name, shared by all kinds."""
         return {}
 
-    def lower_at(self, at: int) -> str:
-        """A word in lower case; empty before the first and after the last."""
-        return self.lower[at] if 0 <= at < len(self.words) else ""
+    def lower_at(self, i: int) -> str:
+        """The word at an index in lower case; empty outside the caption."""
+        return self.lower[i] if 0 <= i < len(self.words) else ""
 
-    def lemma_at(self, at: int | None) -> str:
+    def lemma_at(self, i: int | None) -> str:
         """The lemma of a word in lower case; empty for None."""
-        return "" if at is None else self.words[at].lemma.lower()
+        return "" if i is None else self.words[i].lemma.lower()
 
-    def child(self, at: int, *deps: str) -> int | None:
-        """The first word that depends on another in one of these ways."""
-        return next((c for c in self.children[at] if self.words[c].dep in deps), None)
+    def child(self, i: int, *deps: str) -> int | None:
+        """The first dependent of a word with one of these dependencies."""
+        return next((c for c in self.children[i] if self.words[c].dep in deps), None)
 
     def phrase_of(self, noun: int) -> Phrase | None:
         """The noun phrase around this noun."""
@@ -197,41 +196,45 @@ class Parsed:
         return self.text[self.words[first].start : self.words[last].end]
 
     def change(self, first: int, last: int, new: str) -> Change:
-        """Put something else where these words stand."""
+        """A change that replaces words."""
         return Change(self.words[first].start, self.words[last].end, new)
 
-    def insert_before(self, at: int, new: str) -> Change:
-        """Put words before a word, with a space."""
-        start = self.words[at].start
+    def insert_before(self, i: int, new: str) -> Change:
+        """A change that inserts text and a space before a word."""
+        start = self.words[i].start
         return Change(start, start, f"{new} ")
 
-    def _specifies_next(self, at: int) -> bool:
-        """Whether a noun stands right before the noun that it specifies."""
-        if at + 1 >= len(self.words):
+    def _modifies_next(self, i: int) -> bool:
+        """Whether a noun is the modifier of the noun right after it."""
+        if i + 1 >= len(self.words):
             return False
-        word, after = self.words[at], self.words[at + 1]
+        word, after = self.words[i], self.words[i + 1]
         if word.tag not in NOUN_TAGS or after.tag not in NOUN_TAGS:
             return False
-        return word.dep == "compound" and word.head > at
+        return word.dep == "compound" and word.head > i
 
 
 class NounRelation(NamedTuple):
-    """Subject, what links it to the object, object: "a dog", "chases", "a cat"."""
+    """Subject, link and object: "a dog", "chases", "a cat"."""
 
     subject: Phrase
     link: WordSpan
     """The verb without auxiliaries, or the preposition with all its words."""
     object: Phrase
     verb: int | None
-    """The verb that the link is, or hangs on ("sits on"); None between bare nouns."""
+    """The verb that is the link or governs it ("sits on"); None if a noun governs it."""
     is_direct: bool
     """Whether the link is a verb with its direct object, not a preposition."""
 
 
 def relations_in(parsed: Parsed) -> list[NounRelation]:
-    """Every relation between two noun phrases, by the place of its object."""
-    found = (_relation_to(parsed, phrase) for phrase in parsed.phrases)
-    return [one for one in found if one is not None and one.subject.head != one.object.head]
+    """All relations between two noun phrases, in the order of their objects."""
+    relations = (_relation_to(parsed, phrase) for phrase in parsed.phrases)
+    return [
+        relation
+        for relation in relations
+        if relation is not None and relation.subject.head != relation.object.head
+    ]
 
 
 class Conjunction(NamedTuple):
@@ -245,40 +248,40 @@ class Conjunction(NamedTuple):
 
 
 def conjunctions_in(parsed: Parsed) -> list[Conjunction]:
-    """Pairs joined by "and" or "or", each with all that depends on it, next to the word.
+    """Pairs joined by "and" or "or", each with all its dependents.
 
     Of a longer list these are the last two.
     """
-    found: list[Conjunction] = []
+    pairs: list[Conjunction] = []
     for word, joining in enumerate(parsed.words):
         if joining.dep != "cc" or joining.text.lower() not in ("and", "or"):
             continue
         first = joining.head
-        seconds = [at for at in parsed.children[first] if parsed.words[at].dep == "conj"]
+        seconds = [i for i in parsed.children[first] if parsed.words[i].dep == "conj"]
         if len(seconds) != 1 or seconds[0] < word:
             continue
-        pair = _sides(parsed, first, word, seconds[0])
-        if pair is not None:
-            found.append(Conjunction(pair[0], word, pair[1], parsed.words[first].pos))
-    return found
+        sides = _sides(parsed, first, word, seconds[0])
+        if sides is not None:
+            pairs.append(Conjunction(sides[0], word, sides[1], parsed.words[first].pos))
+    return pairs
 
 
-def subtree(parsed: Parsed, at: int) -> WordSpan | None:
-    """All that depends on a word, with it; None if that is not one stretch of words."""
-    reached, open_ = {at}, [at]
-    while open_:
-        for child in parsed.children[open_.pop()]:
+def subtree(parsed: Parsed, i: int) -> WordSpan | None:
+    """A word with all its dependents; None if they are not contiguous."""
+    reached, to_visit = {i}, [i]
+    while to_visit:
+        for child in parsed.children[to_visit.pop()]:
             reached.add(child)
-            open_.append(child)
+            to_visit.append(child)
     first, last = min(reached), max(reached)
     return WordSpan(first, last) if last - first + 1 == len(reached) else None
 
 
 def subject_of(parsed: Parsed, verb: int) -> Phrase | None:
-    """The noun phrase that does it.
+    """The subject phrase of a verb.
 
-    The verb's own subject, that of the verb it is joined to, or the noun that it describes, as in
-    "a man riding".
+    It is the subject of the verb, or of the verb it is joined to, or the noun that the verb
+    describes, as in "a man riding".
     """
     word = parsed.words[verb]
     for child in parsed.children[verb]:
@@ -303,7 +306,7 @@ def _relation_to(parsed: Parsed, phrase: Phrase) -> NounRelation | None:
     if word.dep != "pobj":
         return None
     # The expression that the preposition ends ("to the left of"), or itself.
-    expressions = (one for one in parsed.expressions if one.first <= word.head <= one.last)
+    expressions = (span for span in parsed.expressions if span.first <= word.head <= span.last)
     link = next(expressions, WordSpan(word.head, word.head))
     holder = _holder(parsed, link)
     if holder is None:
@@ -316,26 +319,26 @@ def _relation_to(parsed: Parsed, phrase: Phrase) -> NounRelation | None:
 
 
 def _holder(parsed: Parsed, link: WordSpan) -> int | None:
-    """The noun or verb that the link hangs on."""
-    at = link.last
+    """The noun or verb that governs a link."""
+    i = link.last
     for _ in parsed.words:
-        head = parsed.words[at].head
-        if head == at:
+        head = parsed.words[i].head
+        if head == i:
             return None
         if not link.first <= head <= link.last and parsed.words[head].pos not in ("ADP", "ADV"):
             return head
-        at = head
+        i = head
     return None
 
 
 def _sides(parsed: Parsed, first: int, word: int, second: int) -> tuple[WordSpan, WordSpan] | None:
-    """What stands on both sides of the joining word, each one stretch that touches it."""
+    """The two sides of a conjunction, each contiguous and adjacent to the joining word."""
     right = subtree(parsed, second)
     whole = subtree(parsed, first)
     if right is None or whole is None or right.first != word + 1:
         return None
     left = WordSpan(whole.first, word - 1)
-    # A verb's subject stands before both of its verbs and stays where it is.
+    # The subject precedes both verbs and keeps its position.
     if parsed.words[first].pos in ("VERB", "AUX"):
         left = WordSpan(first, word - 1)
     if parsed.words[left.last].text == ",":
@@ -344,29 +347,36 @@ def _sides(parsed: Parsed, first: int, word: int, second: int) -> tuple[WordSpan
 
 
 def expressions_in(words: Sequence[str]) -> list[tuple[int, int]]:
-    """First and last word of each, from left to right, the longest that fits.
+    """First and last word of each expression from left to right; the longest match wins.
 
     Args:
         words: The caption's words in lower case.
     """
-    found: list[tuple[int, int]] = []
-    known, at = _expressions(), 0
-    while at < len(words):
-        some = (one for one in known.get(words[at], ()) if tuple(words[at : at + len(one)]) == one)
-        length = len(next(some, ()))
+    spans: list[tuple[int, int]] = []
+    table, i = _expressions(), 0
+    while i < len(words):
+        matches = (
+            expression
+            for expression in table.get(words[i], ())
+            if tuple(words[i : i + len(expression)]) == expression
+        )
+        length = len(next(matches, ()))
         if length:
-            found.append((at, at + length - 1))
-        at += length or 1
-    return found
+            spans.append((i, i + length - 1))
+        i += length or 1
+    return spans
 
 
 @cache
 def _expressions() -> Mapping[str, tuple[tuple[str, ...], ...]]:
-    found: dict[str, list[tuple[str, ...]]] = {}
+    table: dict[str, list[tuple[str, ...]]] = {}
     for text in word_lists("spatial").lines("expressions"):
         words = tuple(text.split())
-        found.setdefault(words[0], []).append(words)
+        table.setdefault(words[0], []).append(words)
     # The longest first: "on the left side of" before "on the left".
     return MappingProxyType(
-        {first: tuple(sorted(some, key=len, reverse=True)) for first, some in found.items()}
+        {
+            first: tuple(sorted(expressions, key=len, reverse=True))
+            for first, expressions in table.items()
+        }
     )

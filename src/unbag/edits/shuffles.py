@@ -1,9 +1,9 @@
-"""The shuffles of ARO: a caption's words in another order, or None where there is no other.
+"""The shuffles of ARO: the words of a caption in another order.
 
-The four of ARO, and one of all words. The two by part of speech need a tagger, such as spaCy's with
-en_core_web_sm, which the published numbers used; the others need none. ARO cuts trigrams from
-NLTK's tokens and draws once; here punctuation and English clitics are split off by a pattern, and a
-draw that changes nothing is drawn again.
+There are the four shuffles of ARO and one of all words. The two by part of speech need a tagger,
+such as spaCy's en_core_web_sm, which the published numbers used. ARO cuts trigrams from NLTK's
+tokens and draws once; here a pattern splits off punctuation and English clitics, and draws that
+change nothing are repeated.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from unbag.edits.parsed import ADJECTIVE_TAGS, NOUN_TAGS
 
 DRAWS = 20
-MOST_WORDS = 30
+MAX_WORDS = 30
 _REMOVED = re.compile(r'[.!"()*#:;~]')
 _TOKEN = re.compile(
     r"\w+?(?=n't\b)|n't\b|'(?:s|m|d|re|ve|ll)\b|\w+(?:[-/&]\w+)*|[^\w\s]", re.IGNORECASE
@@ -29,49 +29,49 @@ Tagged: TypeAlias = Sequence[tuple[str, str]]
 
 @runtime_checkable
 class Tagger(Protocol):
-    """Anything that cuts captions into tokens and names the part of speech of each."""
+    """Splits captions into tokens with part-of-speech tags."""
 
     @property
     def name(self) -> str:
-        """With its version: another tagger makes other captions."""
+        """The name with its version, since another tagger gives other shuffles."""
 
     def __call__(self, captions: Sequence[str]) -> Iterable[Tagged]:
-        """As many as captions, in their order."""
+        """Tag captions; one result for each, in order."""
 
 
 def normalised(caption: str) -> str:
-    """Lower case, without some punctuation, at most 30 words: as ARO hands it to the model."""
-    return " ".join(_REMOVED.sub(" ", caption.lower()).split()[:MOST_WORDS])
+    """The caption as ARO gives it to models: lower case, less punctuation, at most 30 words."""
+    return " ".join(_REMOVED.sub(" ", caption.lower()).split()[:MAX_WORDS])
 
 
 def spaced(caption: str) -> str:
-    """As it is, with single spaces."""
+    """The caption with single spaces, otherwise unchanged."""
     return " ".join(caption.split())
 
 
 def words(caption: str) -> list[str]:
-    """Words with punctuation and clitics split off."""
+    """Split a caption into words, punctuation and clitics."""
     return _TOKEN.findall(caption)
 
 
 def trigrams(tokens: Sequence[str], rng: np.random.Generator) -> list[str]:
-    """Blocks of three change places; the last may be shorter."""
+    """Shuffle blocks of three tokens; the last may be shorter."""
     blocks = _blocks(tokens)
-    return [token for at in rng.permutation(len(blocks)) for token in blocks[at]]
+    return [token for i in rng.permutation(len(blocks)) for token in blocks[i]]
 
 
 def within_trigrams(tokens: Sequence[str], rng: np.random.Generator) -> list[str]:
-    """Tokens change places inside each block of three."""
-    return [block[at] for block in _blocks(tokens) for at in rng.permutation(len(block))]
+    """Shuffle the tokens inside each block of three."""
+    return [block[i] for block in _blocks(tokens) for i in rng.permutation(len(block))]
 
 
 def all_words(tokens: Sequence[str], rng: np.random.Generator) -> list[str]:
-    """All tokens change places, punctuation included."""
+    """Shuffle all tokens, including punctuation."""
     return _permuted(tokens, range(len(tokens)), rng)
 
 
 def nouns_and_adjectives(tagged: Tagged, rng: np.random.Generator) -> list[str]:
-    """Nouns change places with nouns, adjectives with adjectives."""
+    """Shuffle nouns among nouns and adjectives among adjectives."""
     tokens = [token for token, _ in tagged]
     for tags in (NOUN_TAGS, ADJECTIVE_TAGS):
         tokens = _permuted(tokens, [i for i, (_, tag) in enumerate(tagged) if tag in tags], rng)
@@ -79,7 +79,7 @@ def nouns_and_adjectives(tagged: Tagged, rng: np.random.Generator) -> list[str]:
 
 
 def all_but_nouns_and_adjectives(tagged: Tagged, rng: np.random.Generator) -> list[str]:
-    """Nouns and adjectives stay; all other tokens change places, punctuation included."""
+    """Shuffle all tokens except nouns and adjectives, including punctuation."""
     slots = [i for i, (_, tag) in enumerate(tagged) if tag not in NOUN_TAGS | ADJECTIVE_TAGS]
     return _permuted([token for token, _ in tagged], slots, rng)
 
@@ -94,7 +94,7 @@ BY_WORD: Mapping[str, Callable[[Sequence[str], np.random.Generator], list[str]]]
     {"within_trigrams": within_trigrams, "trigrams": trigrams, "all_words": all_words}
 )
 SHUFFLES = (*BY_TAG, "within_trigrams", "trigrams")
-"""Those of ARO, in the order of the official options."""
+"""The shuffles of ARO, in the order of its options."""
 
 
 def shuffle(
@@ -105,27 +105,29 @@ def shuffle(
     tagged: Tagged | None = None,
     form: Callable[[str], str] = normalised,
 ) -> str | None:
-    """The caption shuffled, in the form in which the model gets it.
+    """Shuffle a caption, and normalise it with `form`.
 
-    None where 20 draws gave no other order, and for a shuffle by part of speech without tags.
+    None if 20 draws give no other order, and for a shuffle by part of speech without tags.
     """
     if name in BY_WORD:
         tokens = words(caption)
-        return _other(caption, tokens, lambda: BY_WORD[name](tokens, rng), form)
+        return _draw_other(caption, tokens, lambda: BY_WORD[name](tokens, rng), form)
     if tagged is None:
         return None
-    return _other(caption, [token for token, _ in tagged], lambda: BY_TAG[name](tagged, rng), form)
+    return _draw_other(
+        caption, [token for token, _ in tagged], lambda: BY_TAG[name](tagged, rng), form
+    )
 
 
-def _other(
+def _draw_other(
     caption: str, tokens: Sequence[str], draw: Callable[[], list[str]], form: Callable[[str], str]
 ) -> str | None:
-    # Splitting "man's" into two tokens is no new order of words.
+    # Splitting "man's" into two tokens is not a new word order.
     same = {form(caption), form(" ".join(tokens))}
     for _ in range(DRAWS):
-        found = form(" ".join(draw()))
-        if found not in same:
-            return found
+        text = form(" ".join(draw()))
+        if text not in same:
+            return text
     return None
 
 
@@ -134,7 +136,7 @@ def _blocks(tokens: Sequence[str]) -> list[Sequence[str]]:
 
 
 def _permuted(tokens: Sequence[str], slots: Sequence[int], rng: np.random.Generator) -> list[str]:
-    found = list(tokens)
+    shuffled = list(tokens)
     for slot, source in zip(slots, rng.permutation(np.array(slots, dtype=np.int64)), strict=True):
-        found[slot] = tokens[source]
-    return found
+        shuffled[slot] = tokens[source]
+    return shuffled

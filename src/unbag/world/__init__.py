@@ -1,1 +1,1 @@
-"""The built-in synthetic world: scenes, drawings, captions whose truth is computed."""
+"""The built-in synthetic world: scenes, images, and captions whose truth is computed."""

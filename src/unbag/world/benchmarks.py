@@ -1,7 +1,7 @@
 """The benchmarks of the built-in world; they need no files.
 
-Every caption of an item is true of some image of its group and false of another, so that a
-scorer that never looks gains nothing (methods.md 12.3).
+Every caption of an item is true of one image of its group and false of another, so that a scorer
+without images gains nothing (methods.md 12.3).
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ def _benchmark(
     *,
     aggregate: Aggregate = MICRO,
 ) -> Benchmark:
-    # Scenes are the same at every call; making them twice in one process would only cost time.
-    once = cache(make)
+    # The items are the same at every call.
+    cached_make = cache(make)
     return Benchmark(
         name=name,
         about=about,
-        load=lambda root: once(),
+        load=lambda root: cached_make(),
         metrics=metrics,
         headline=headline,
         licence="MIT",
@@ -151,7 +151,7 @@ RETRIEVAL = _benchmark(
 
 
 def triple_items(families: Sequence[str], *, n: int) -> tuple[Item, ...]:
-    """Eight triples (c, c_n, c_p) from each of n quads a family."""
+    """Eight triples (c, c_n, c_p) from each of n quads per family."""
     return tuple(
         Item(
             id=f"{family}/{i}/{k}",
@@ -160,7 +160,7 @@ def triple_items(families: Sequence[str], *, n: int) -> tuple[Item, ...]:
             truth=np.array([[True, False, True]]),
             group=f"{family}/{i}",
             tags={**quad_tags(q), "form": t.order},
-            # A negative of the other form differs by both edits of its family.
+            # A negative of the other form differs by both kinds of edits of its family.
             kinds=(
                 "original",
                 q.negative if t.order == "kept" else f"{q.negative} and {q.positive}",
@@ -190,12 +190,12 @@ def pair_items(family: str, *, n: int) -> tuple[Item, ...]:
 
 
 def order_items(*, n: int) -> tuple[Item, ...]:
-    """1 x 4: captions of exactly the same words in four orders, one true; each true of one scene.
+    """1 x 4: four captions of the same words in different order, one of them true.
 
-    ARO shuffles words into nonsense, which a language model can tell without the image. Here all
-    four are sentences, and each is the truth of another scene.
+    ARO shuffles words into nonsense, which a language model detects without the image. Here all
+    four are sentences, and each is true of another scene.
     """
-    found = []
+    items = []
     for i in range(n):
         relation = FLAT[i % len(FLAT)]
         o = orbit(DEFAULT, np.random.default_rng((SEED, 1, i)), relation=relation)
@@ -210,27 +210,27 @@ def order_items(*, n: int) -> tuple[Item, ...]:
                 tags={"relation": o.relation, "combination": combination(o.scenes)},
                 kinds=("original", "swap_arguments", "swap_attributes", "swap_both"),
             )
-            found.append(item)
-    return tuple(found)
+            items.append(item)
+    return tuple(items)
 
 
 def set_items(subset: Literal["a", "b"], *, n: int) -> tuple[Item, ...]:
     """4 x 4: one pair of things in four arrangements, as in What'sUp."""
-    found: list[Item] = []
+    items: list[Item] = []
     number = 0
-    while len(found) < n:
+    while len(items) < n:
         rng = np.random.default_rng((SEED, 2, ord(subset), number))
         number += 1
-        item = _set_item(DEFAULT, subset, len(found), rng)
+        item = _set_item(DEFAULT, subset, len(items), rng)
         if item is not None:
-            found.append(item)
-    return tuple(found)
+            items.append(item)
+    return tuple(items)
 
 
 def _set_item(
     world: World, subset: Literal["a", "b"], i: int, rng: np.random.Generator
 ) -> Item | None:
-    """None where the two things do not make a clear set; the caller draws again."""
+    """One item; None where the two things do not give four unambiguous scenes."""
     first, second = sample_look(world, rng), sample_look(world, rng)
     if first.shape == second.shape or first.colour == second.colour:
         return None
@@ -252,21 +252,20 @@ def _set_item(
 
 
 def retrieval_items(*, n: int) -> tuple[Item, ...]:
-    """Two galleries of the same n images: captions as they are, and with all words shuffled.
+    """Two galleries of the same n images: with the captions, and with all words shuffled.
 
-    Captions name both things with their colours. Truth is what holds, so a caption may have more
-    than one image.
+    Captions name both things with their colours. A caption may be true of several images.
     """
     scenes: list[Scene] = []
     asts: list[Ast] = []
-    said: set[str] = set()
+    texts: set[str] = set()
     for i in range(2 * n):
         rng = np.random.default_rng((SEED, 3, i))
         a, b = sample_look(DEFAULT, rng), sample_look(DEFAULT, rng)
         scene = place_apart(DEFAULT, (a, b), rng)
         ast = And(Obj(a.shape, a.colour), Obj(b.shape, b.colour))
-        if a.shape != b.shape and a.colour != b.colour and realise(ast) not in said:
-            said.add(realise(ast))
+        if a.shape != b.shape and a.colour != b.colour and realise(ast) not in texts:
+            texts.add(realise(ast))
             scenes.append(scene)
             asts.append(ast)
         if len(scenes) == n:
@@ -288,23 +287,23 @@ def retrieval_items(*, n: int) -> tuple[Item, ...]:
 
 
 def shuffled(caption: str) -> str:
-    """All words in another order, drawn by the caption itself."""
+    """All words in another order; the caption itself is the seed."""
     seed = int.from_bytes(blake2b(caption.encode(), digest_size=8).digest(), "big")
     rng = np.random.default_rng(seed)
     words = caption.split()
     for _ in range(20):
-        mixed = " ".join(rng.permutation(words).tolist())
-        if mixed != caption:
-            return mixed
+        text = " ".join(rng.permutation(words).tolist())
+        if text != caption:
+            return text
     return caption
 
 
 def quad_tags(q: Quad) -> dict[str, str]:
-    """What results on a quad are broken down by."""
+    """The tags of a quad, by which results are broken down."""
     tags = {"kind": q.negative, "combination": combination(q.scenes)}
     if q.relation:
-        # The axis, not the word: captions of a quad say both, and a breakdown by what a caption
-        # says would split the mirror that keeps blind scorers at chance.
+        # The axis, not the word: the captions of a quad contain both words, and splitting them
+        # would break the symmetry that holds blind scorers at chance.
         tags["relation"] = "/".join(sorted((q.relation, INVERSE[q.relation]))).replace(" of", "")
     if q.family == "count":
         tags["counts"] = "-".join(map(str, sorted(len(scene.things) for scene in q.scenes)))
@@ -312,7 +311,7 @@ def quad_tags(q: Quad) -> dict[str, str]:
 
 
 def combination(scenes: Iterable[Scene]) -> str:
-    """Whether some shape here has a colour that `tiny:base` never saw it in."""
+    """Whether the scenes contain a (shape, colour) combination that `tiny:base` never saw."""
     withheld = withheld_combinations(DEFAULT)
-    shown = {(thing.shape, thing.colour) for scene in scenes for thing in scene.things}
-    return "unseen" if shown & withheld else "seen"
+    present = {(thing.shape, thing.colour) for scene in scenes for thing in scene.things}
+    return "unseen" if present & withheld else "seen"

@@ -1,6 +1,6 @@
-"""Edits of a true caption of a scene: hard negatives, false there, and hard positives, still true.
+"""Edits of a true caption: hard negatives, false of its scene, and hard positives, still true.
 
-Both are checked against the scene, never assumed.
+The truth of every edit is computed from the scene.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class _Context(NamedTuple):
-    """What an operator may look at besides the caption."""
+    """What an operator uses besides the caption."""
 
     scene: Scene
     world: World
@@ -49,177 +49,178 @@ _Operator: TypeAlias = Callable[[Statement, _Context], Statement | None]
 
 def edit(
     kind: str,
-    said: Statement,
+    caption: Statement,
     scene: Scene,
     rng: Generator,
     *,
     world: World,
     withheld: frozenset[Combination] = frozenset(),
 ) -> Statement | None:
-    """The caption changed by one operator, or None where it does not apply.
+    """Edit a caption with one operator; None where the operator does not apply.
 
-    It means what its own text would be read as; its style may hold what the text does not show.
+    The meaning of the edit is the meaning of its text; its style may contain choices that the text
+    does not show.
 
     Args:
         kind: One of `NEGATIVES` or `POSITIVES`.
-        said: A caption that holds in the scene.
-        scene: Where the edit is checked.
-        rng: Chooses among values and words that would do.
-        world: Bounds the words.
+        caption: A caption that is true of the scene.
+        scene: The scene that decides whether the edit is true.
+        rng: Chooses among possible values and words.
+        world: The vocabulary of the edit.
         withheld: (shape, colour) pairs that no edit may name.
     """
     if kind not in _OPERATORS:
         raise unknown_name("edit", kind, _OPERATORS)
-    new = _OPERATORS[kind](said, _Context(scene, world, rng))
+    new = _OPERATORS[kind](caption, _Context(scene, world, rng))
     if new is None or holds(new.ast, scene) is not (kind in POSITIVES):
         return None
     if any((o.shape, o.colour) in withheld for o in objects_of(new.ast)):
         return None
-    return None if new.text == said.text else new
+    return None if new.text == caption.text else new
 
 
-def swap_attributes(said: Statement) -> Statement | None:
-    """The colours (else textures, else sizes) of the two things exchanged, words kept."""
-    if not isinstance(said.ast, And | Rel):
+def swap_attributes(caption: Statement) -> Statement | None:
+    """Exchange the colours (else textures, else sizes) of the two things; the words stay."""
+    if not isinstance(caption.ast, And | Rel):
         return None
-    first, second = said.ast.first, said.ast.second
+    first, second = caption.ast.first, caption.ast.second
     for attribute in ("colour", "texture", "size"):
         a, b = value_of(first, attribute), value_of(second, attribute)
         if a and b and a != b:
             pair = with_value(first, attribute, b), with_value(second, attribute, a)
-            style = _moved(said.style, {(i, attribute): (1 - i, attribute) for i in (0, 1)})
-            return Statement(with_objects(said.ast, pair), style)
+            style = _move_slots(caption.style, {(i, attribute): (1 - i, attribute) for i in (0, 1)})
+            return Statement(with_objects(caption.ast, pair), style)
     return None
 
 
-def swap_arguments(said: Statement) -> Statement | None:
-    """The two things of a relation exchanged, words kept."""
-    match said.ast:
+def swap_arguments(caption: Statement) -> Statement | None:
+    """Exchange the two things of a relation; the words stay."""
+    match caption.ast:
         case Rel(first, relation, second):
-            return Statement(Rel(second, relation, first), _turned(said.style))
+            return Statement(Rel(second, relation, first), _exchange_slots(caption.style))
     return None
 
 
 def _replace(attribute: Attribute) -> _Operator:
-    """Another value, one that no thing of the scene has, so that a bag of words can tell."""
+    """Replace a value by one that no thing of the scene has: a bag of words suffices to tell."""
 
-    def operator(said: Statement, around: _Context) -> Statement | None:
-        known: dict[Attribute, Iterable[str]] = {
-            "shape": around.world.shapes,
-            "colour": around.world.colours,
+    def operator(caption: Statement, context: _Context) -> Statement | None:
+        vocabulary: dict[Attribute, Iterable[str]] = {
+            "shape": context.world.shapes,
+            "colour": context.world.colours,
             "size": SIZES,
             "texture": TEXTURES,
         }
-        objects = list(objects_of(said.ast))
+        objects = list(objects_of(caption.ast))
         places = [i for i, obj in enumerate(objects) if value_of(obj, attribute)]
-        present = {getattr(thing, attribute) for thing in around.scene.things}
-        values = [value for value in known[attribute] if value not in present]
-        if not places or not values or isinstance(said.ast, Not | Has):
+        present = {getattr(thing, attribute) for thing in context.scene.things}
+        values = [value for value in vocabulary[attribute] if value not in present]
+        if not places or not values or isinstance(caption.ast, Not | Has):
             return None
-        place = places[around.rng.integers(len(places))]
-        value = values[around.rng.integers(len(values))]
+        place = places[context.rng.integers(len(places))]
+        value = values[context.rng.integers(len(values))]
         objects[place] = with_value(objects[place], attribute, value)
-        return Statement(with_objects(said.ast, tuple(objects)), said.style)
+        return Statement(with_objects(caption.ast, tuple(objects)), caption.style)
 
     return operator
 
 
-def _replace_relation(said: Statement, around: _Context) -> Statement | None:
-    match said.ast:
+def _replace_relation(caption: Statement, context: _Context) -> Statement | None:
+    match caption.ast:
         case Rel(first, relation, second):
-            return Statement(Rel(first, INVERSE[relation], second), said.style)
+            return Statement(Rel(first, INVERSE[relation], second), caption.style)
     return None
 
 
-def _replace_count(said: Statement, around: _Context) -> Statement | None:
-    match said.ast:
+def _replace_count(caption: Statement, context: _Context) -> Statement | None:
+    match caption.ast:
         case Count(n, obj):
             numbers = [m for m in (n - 1, n + 1) if 1 <= m <= len(NUMBERS)]
-            return Statement(Count(numbers[around.rng.integers(len(numbers))], obj), said.style)
+            return Statement(Count(numbers[context.rng.integers(len(numbers))], obj), caption.style)
     return None
 
 
-def _negate(said: Statement, around: _Context) -> Statement | None:
-    """Deny a thing that is there, or claim one that is not: either wording can be the false one."""
-    match said.ast:
+def _negate(caption: Statement, context: _Context) -> Statement | None:
+    """Deny a present thing or claim an absent one: either form can be the false one."""
+    match caption.ast:
         case And(first, second):
-            return Statement(Has(first, Not(second)), said.style)
+            return Statement(Has(first, Not(second)), caption.style)
         case Has(present, Not(absent)):
-            return Statement(And(present, absent), said.style)
+            return Statement(And(present, absent), caption.style)
         case Obj():
-            return Statement(Not(said.ast), said.style)
+            return Statement(Not(caption.ast), caption.style)
         case Not(obj):
-            return Statement(obj, said.style)
+            return Statement(obj, caption.style)
     return None
 
 
-def conjunct_swap(said: Statement) -> Statement | None:
-    """Two things named in the other order."""
-    match said.ast:
+def conjunct_swap(caption: Statement) -> Statement | None:
+    """Name two things in the other order."""
+    match caption.ast:
         case And(first, second):
-            return Statement(And(second, first), _turned(said.style))
+            return Statement(And(second, first), _exchange_slots(caption.style))
     return None
 
 
-def _inverse(said: Statement, around: _Context) -> Statement | None:
-    match said.ast:
+def _inverse(caption: Statement, context: _Context) -> Statement | None:
+    match caption.ast:
         case Rel(first, relation, second):
-            return Statement(Rel(second, INVERSE[relation], first), _turned(said.style))
+            return Statement(Rel(second, INVERSE[relation], first), _exchange_slots(caption.style))
     return None
 
 
 def _synonym(attribute: Attribute) -> _Operator:
-    """The other word for the same value; a rare word becomes the usual one."""
+    """Replace a word by its synonym; a rare word becomes the common one."""
 
-    def operator(said: Statement, around: _Context) -> Statement | None:
-        objects = objects_of(said.ast)
+    def operator(caption: Statement, context: _Context) -> Statement | None:
+        objects = objects_of(caption.ast)
         slots: list[Slot] = [
             (i, attribute) for i, o in enumerate(objects) if value_of(o, attribute)
         ]
         if not slots:
             return None
-        slot = slots[around.rng.integers(len(slots))]
-        return replace(said, style=replace(said.style, rare=said.style.rare ^ {slot}))
+        slot = slots[context.rng.integers(len(slots))]
+        return replace(caption, style=replace(caption.style, rare=caption.style.rare ^ {slot}))
 
     return operator
 
 
-def _relation_synonym(said: Statement, around: _Context) -> Statement | None:
-    if not isinstance(said.ast, Rel):
+def _relation_synonym(caption: Statement, context: _Context) -> Statement | None:
+    if not isinstance(caption.ast, Rel):
         return None
-    return replace(said, style=replace(said.style, rare=said.style.rare ^ {RELATION}))
+    return replace(caption, style=replace(caption.style, rare=caption.style.rare ^ {RELATION}))
 
 
-def _digit(said: Statement, around: _Context) -> Statement | None:
-    if not isinstance(said.ast, Count):
+def _digit(caption: Statement, context: _Context) -> Statement | None:
+    if not isinstance(caption.ast, Count):
         return None
-    return replace(said, style=replace(said.style, digit=not said.style.digit))
+    return replace(caption, style=replace(caption.style, digit=not caption.style.digit))
 
 
-def _double_form(said: Statement, around: _Context) -> Statement | None:
-    """The longer or shorter form; for a denial beside a thing, "but no" or "without a"."""
-    match said.ast:
+def _double_form(caption: Statement, context: _Context) -> Statement | None:
+    """Change to the longer or shorter form; after a present thing, "but no" or "without a"."""
+    match caption.ast:
         case And() | Obj() | Not():
-            return replace(said, style=replace(said.style, double=not said.style.double))
+            return replace(caption, style=replace(caption.style, double=not caption.style.double))
         case Has():
             negation: Literal["no", "without"] = (
-                "no" if said.style.negation == "without" else "without"
+                "no" if caption.style.negation == "without" else "without"
             )
-            return replace(said, style=replace(said.style, negation=negation))
+            return replace(caption, style=replace(caption.style, negation=negation))
     return None
 
 
 def _from_caption(operator: Callable[[Statement], Statement | None]) -> _Operator:
-    return lambda said, around: operator(said)
+    return lambda caption, context: operator(caption)
 
 
-def _moved(style: Style, to: dict[Slot, Slot]) -> Style:
-    """Rare words stay rare where their meaning goes, so that an edit keeps its words."""
-    return replace(style, rare=frozenset(to.get(slot, slot) for slot in style.rare))
+def _move_slots(style: Style, moves: dict[Slot, Slot]) -> Style:
+    """Move the marks of rare words with their meaning, so that an edit keeps its words."""
+    return replace(style, rare=frozenset(moves.get(slot, slot) for slot in style.rare))
 
 
-def _turned(style: Style) -> Style:
-    return _moved(style, {(i, name): (1 - i, name) for i in (0, 1) for name in ATTRIBUTES})
+def _exchange_slots(style: Style) -> Style:
+    return _move_slots(style, {(i, name): (1 - i, name) for i in (0, 1) for name in ATTRIBUTES})
 
 
 NEGATIVES: dict[str, _Operator] = {
@@ -247,4 +248,4 @@ POSITIVES: dict[str, _Operator] = {
 }
 _OPERATORS = {**NEGATIVES, **POSITIVES}
 PARTNER: dict[str, str] = dict(zip(NEGATIVES, POSITIVES, strict=True))
-"""The positive of the same edit family, negative by negative."""
+"""For each hard negative the hard positive of the same edit family."""

@@ -1,7 +1,7 @@
-"""The grammar of captions: syntax trees, whether one holds in a scene, and its words both ways.
+"""The grammar of captions: syntax trees, their truth in a scene, and their wording.
 
-`holds` decides the truth of a statement, `realise` says it in words, `read` and `parse` take the
-words back to the statement.
+`holds` computes the truth of a statement, `realise` writes it as a caption, `read` and `parse` turn
+a caption back into a statement.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ATTRIBUTES: tuple[Attribute, ...] = ("shape", "colour", "size", "texture")
 
 @dataclass(frozen=True, slots=True)
 class Obj:
-    """Some thing like this. What is None is left open; no shape at all reads as "thing"."""
+    """A description of a thing. None leaves an attribute open; without a shape it reads "thing"."""
 
     shape: str | None = None
     colour: str | None = None
@@ -54,7 +54,7 @@ class And:
 
 @dataclass(frozen=True, slots=True)
 class Rel:
-    """Two different things, the first in this relation to the second."""
+    """Two different things, the first in a relation to the second."""
 
     first: Obj
     relation: Relation
@@ -63,7 +63,7 @@ class Rel:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Exactly `n` things like this, 1 to 5."""
+    """Exactly `n` things of a description, 1 to 5."""
 
     n: int
     obj: Obj
@@ -71,14 +71,14 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """No thing like this."""
+    """No thing of a description."""
 
     obj: Obj
 
 
 @dataclass(frozen=True, slots=True)
 class Has:
-    """One thing is there, another is not."""
+    """One thing is present, another is absent."""
 
     present: Obj
     absent: Not
@@ -98,7 +98,7 @@ def fits(obj: Obj, thing: Thing) -> bool:
 
 
 def holds(ast: Ast, scene: Scene) -> bool:
-    """Whether the statement is true in the scene: the only source of truth of the world."""
+    """Whether the statement is true of the scene. This defines the truth of the world."""
     things = scene.things
     match ast:
         case Obj():
@@ -126,7 +126,7 @@ def holds(ast: Ast, scene: Scene) -> bool:
 
 
 def value_of(obj: Obj, attribute: Attribute) -> str | None:
-    """The value that a description gives an attribute; None where it is left open."""
+    """The value of an attribute in a description; None where it is open."""
     return cast("str | None", getattr(obj, attribute))
 
 
@@ -137,7 +137,7 @@ def with_value(obj: Obj, attribute: Attribute, value: str | None) -> Obj:
 
 
 def objects_of(ast: Ast) -> tuple[Obj, ...]:
-    """The one or two descriptions in it, in the order in which they are said."""
+    """The one or two descriptions of a statement, in the order of the caption."""
     match ast:
         case Obj():
             return (ast,)
@@ -150,7 +150,7 @@ def objects_of(ast: Ast) -> tuple[Obj, ...]:
 
 
 def with_objects(ast: Ast, objects: tuple[Obj, ...]) -> Ast:
-    """The same statement about other descriptions, in the order of `objects_of`."""
+    """The same statement with other descriptions, in the order of `objects_of`."""
     match ast:
         case Obj():
             return objects[0]
@@ -165,7 +165,7 @@ def with_objects(ast: Ast, objects: tuple[Obj, ...]) -> Ast:
 
 
 def meaning(ast: Ast) -> Ast:
-    """One form for all statements that differ only in the order in which the things are named."""
+    """A canonical form: equal for statements that differ only in the order of the things."""
     match ast:
         case And(first, second):
             return And(*sorted((first, second), key=repr))
@@ -176,19 +176,19 @@ def meaning(ast: Ast) -> Ast:
 
 
 Slot: TypeAlias = tuple[int, Attribute | Literal["relation"]]
-"""Which word of a caption: of the first (0) or second (1) thing, or the relation (2)."""
+"""A word of a caption: (0 or 1, attribute) of the first or second thing, or the relation."""
 RELATION: Slot = (2, "relation")
 NOUN_OF = {noun.name: noun for noun in NOUNS}
-# "hourglass" has a silent h; no other word of the vocabulary departs from its first letter.
+# "hourglass" has a silent h; all other words follow their first letter.
 _AN = ("a", "e", "i", "o", "u", "hour")
 
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """The choices of wording that leave the meaning alone."""
+    """Choices of wording that do not change the meaning."""
 
     rare: frozenset[Slot] = frozenset()
-    """Words said by their rarer synonym."""
+    """The words replaced by their rarer synonym."""
     long: bool = False
     """"to the left of" instead of "left of", where the relation has both."""
     joint: Literal["and", "with"] = "and"
@@ -199,7 +199,7 @@ class Style:
     double: bool = False
     """"there is a x and there is a y"; also for one thing, present or absent."""
     article: Literal["a", "the"] = "a"
-    """Of the things that are there; denials and the double form always say "a"."""
+    """The article of present things. Negations and the double form always use "a"."""
 
 
 PLAIN = Style()
@@ -207,7 +207,7 @@ PLAIN = Style()
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A syntax tree and the style in which it is said."""
+    """A syntax tree and its wording."""
 
     ast: Ast
     style: Style = PLAIN
@@ -219,25 +219,25 @@ class Statement:
 
 
 def slots_of(ast: Ast) -> tuple[Slot, ...]:
-    """Every word of it that has a synonym."""
+    """The words of the caption that have a synonym."""
     objects = objects_of(ast)
     first, second = objects[0], objects[-1]
-    found = _slots(0, bool(first.colour), bool(first.size), bool(first.texture))
+    slots = _slots(0, bool(first.colour), bool(first.size), bool(first.texture))
     if len(objects) == 2:
-        found += _slots(1, bool(second.colour), bool(second.size), bool(second.texture))
-    return (*found, RELATION) if isinstance(ast, Rel) else found
+        slots += _slots(1, bool(second.colour), bool(second.size), bool(second.texture))
+    return (*slots, RELATION) if isinstance(ast, Rel) else slots
 
 
 @cache
-def _slots(index: int, *says: bool) -> tuple[Slot, ...]:
-    """Of one thing that has a shape, and is said to have a colour, size and texture or not."""
+def _slots(index: int, *is_named: bool) -> tuple[Slot, ...]:
+    """The words of one thing: its shape, and its colour, size and texture where they are named."""
     others: tuple[Attribute, ...] = ("colour", "size", "texture")
-    said = [(index, name) for name, is_said in zip(others, says, strict=True) if is_said]
-    return (index, "shape"), *said
+    named = [(index, name) for name, is_in in zip(others, is_named, strict=True) if is_in]
+    return (index, "shape"), *named
 
 
 def sample_style(ast: Ast, rng: Generator, *, p_synonym: float, p_form: float = 0.2) -> Style:
-    """Draw the wording: each word rare with `p_synonym`, each less usual form with `p_form`."""
+    """Draw the wording: each word rare with `p_synonym`, each less common form with `p_form`."""
     slots = slots_of(ast)
     draw = rng.random(len(slots) + 6).tolist()
     form = [value < p_form for value in draw[:6]]
@@ -267,45 +267,51 @@ def _style(
 
 
 def realise(ast: Ast, style: Style = PLAIN) -> str:
-    """The caption: lower case, no full stop."""
+    """The caption, in lower case without a full stop."""
     match ast:
         case Obj():
-            return f"there is {_a(_say(ast, 0, style))}" if style.double else _name(ast, 0, style)
+            return (
+                f"there is {_with_a(_noun_phrase(ast, 0, style))}"
+                if style.double
+                else _with_article(ast, 0, style)
+            )
         case And(first, second):
             if style.double:
-                a, b = (_a(_say(o, i, style)) for i, o in enumerate((first, second)))
+                a, b = (_with_a(_noun_phrase(o, i, style)) for i, o in enumerate((first, second)))
                 return f"there is {a} and there is {b}"
-            return f"{_name(first, 0, style)} {style.joint} {_name(second, 1, style)}"
+            return (
+                f"{_with_article(first, 0, style)} {style.joint} {_with_article(second, 1, style)}"
+            )
         case Rel(first, relation, second):
-            usual, synonym = RELATIONS[relation]
-            form = synonym if RELATION in style.rare else usual[-1 if style.long else 0]
-            return f"{_name(first, 0, style)} {form} {_name(second, 1, style)}"
+            forms, synonym = RELATIONS[relation]
+            form = synonym if RELATION in style.rare else forms[-1 if style.long else 0]
+            return f"{_with_article(first, 0, style)} {form} {_with_article(second, 1, style)}"
         case Count(n, obj):
             number = str(n) if style.digit else NUMBERS[n - 1]
-            return f"{number} {_say(obj, 0, style, plural=n > 1)}"
+            return f"{number} {_noun_phrase(obj, 0, style, plural=n > 1)}"
         case Not(obj):
-            said = _say(obj, 0, style)
+            noun = _noun_phrase(obj, 0, style)
             if style.double:
-                return f"there is no {said}"
-            return f"no {said}" if style.negation == "no" else f"without {_a(said)}"
+                return f"there is no {noun}"
+            return f"no {noun}" if style.negation == "no" else f"without {_with_a(noun)}"
         case Has(present, Not(absent)):
-            said = _say(absent, 1, style)
-            denied = f"but no {said}" if style.negation == "no" else f"without {_a(said)}"
-            return f"{_name(present, 0, style)} {denied}"
+            noun = _noun_phrase(absent, 1, style)
+            negation = f"but no {noun}" if style.negation == "no" else f"without {_with_a(noun)}"
+            return f"{_with_article(present, 0, style)} {negation}"
         case _:
             assert_never(ast)
 
 
-def _name(obj: Obj, index: int, style: Style) -> str:
-    said = _say(obj, index, style)
-    return _a(said) if style.article == "a" else f"the {said}"
+def _with_article(obj: Obj, index: int, style: Style) -> str:
+    noun = _noun_phrase(obj, index, style)
+    return _with_a(noun) if style.article == "a" else f"the {noun}"
 
 
-def _a(said: str) -> str:
-    return f"an {said}" if said.startswith(_AN) else f"a {said}"
+def _with_a(words: str) -> str:
+    return f"an {words}" if words.startswith(_AN) else f"a {words}"
 
 
-def _say(obj: Obj, index: int, style: Style, *, plural: bool = False) -> str:
+def _noun_phrase(obj: Obj, index: int, style: Style, *, plural: bool = False) -> str:
     rare = style.rare
     words: list[str] = []
     if obj.size:
@@ -329,11 +335,11 @@ _FUNCTION_WORDS = ("a", "an", "the", "and", "with", "but", "no", "without", "the
 
 @dataclass(frozen=True, slots=True)
 class ContentWord:
-    """What a word says of a thing."""
+    """The meaning of a word that describes a thing."""
 
     attribute: Attribute
     value: str | None
-    """None for the words that leave the shape open."""
+    """None for "thing" and its synonym, which leave the shape open."""
     rare: bool
     plural: bool = False
 
@@ -359,7 +365,7 @@ def _content_words() -> dict[str, ContentWord]:
 
 
 CONTENT_WORDS = _content_words()
-"""Every word that says something of a thing."""
+"""Every word that describes a thing."""
 # Longest first: "on the left side of" begins with "on".
 _RELATION_FORMS: list[tuple[tuple[str, ...], Relation, bool, bool]] = sorted(
     [
@@ -370,7 +376,7 @@ _RELATION_FORMS: list[tuple[tuple[str, ...], Relation, bool, bool]] = sorted(
     + [(tuple(rare.split()), relation, True, False) for relation, (_, rare) in RELATIONS.items()],
     key=lambda row: -len(row[0]),
 )
-"""Words, relation, whether they are the rarer synonym, and whether they are the longer form."""
+"""Words of the form, relation, whether it is the rarer synonym, whether it is the longer form."""
 
 
 _KNOWN = frozenset({*_FUNCTION_WORDS, *CONTENT_WORDS, *_NUMBERS}).union(
@@ -379,12 +385,12 @@ _KNOWN = frozenset({*_FUNCTION_WORDS, *CONTENT_WORDS, *_NUMBERS}).union(
 
 
 def words() -> tuple[str, ...]:
-    """Every word any caption can hold, sorted: the vocabulary of the tiny models."""
+    """Every word of the captions, sorted: the vocabulary of the tiny models."""
     return tuple(sorted(_KNOWN))
 
 
 def content_words(text: str) -> tuple[ContentWord, ...]:
-    """What the words of a text, in whatever order, say of things; other words are passed over."""
+    """The content words of a text in any order; other words are skipped."""
     return tuple(CONTENT_WORDS[word] for word in text.split() if word in CONTENT_WORDS)
 
 
@@ -395,10 +401,10 @@ def parse(text: str) -> Ast:
 
 
 def read(text: str) -> Statement:
-    """Meaning and wording of a caption; `read(text).text == text` for every caption of the world.
+    """Parse a caption into meaning and wording: `read(text).text == text` for every caption.
 
     Raises:
-        UnbagError: for a word or a form that the world does not have.
+        UnbagError: The text has a word or a form that the world does not have.
     """
     unknown = [word for word in text.split() if word not in _KNOWN]
     if unknown or not text.strip():
@@ -425,21 +431,21 @@ def _no_caption(text: str, expected: str) -> UnbagError:
 
 
 class _UnreadableError(Exception):
-    """No form of the grammar begins or goes on like this."""
+    """The words match no form of the grammar."""
 
 
 class _Reader:
-    """Reads left to right; what it accepts too kindly fails the comparison in `read`."""
+    """Parses from left to right. It accepts too much; `read` compares with the exact text."""
 
     def __init__(self, tokens: list[str]) -> None:
         self.tokens = tokens
-        self.at = 0
+        self.position = 0
         self.rare: set[Slot] = set()
 
     def caption(self) -> Statement:
         first = self.tokens[0]
         if first in _NUMBERS:
-            self.at = 1
+            self.position = 1
             ast = Count(_NUMBERS[first], self._thing(0))
             return self._end(ast, Style(digit=first.isdigit()))
         if self._take("there", "is"):
@@ -464,7 +470,9 @@ class _Reader:
 
     def _two(self, style: Style, obj: Obj) -> Statement:
         if self._take("and") or self._take("with"):
-            joint: Literal["and", "with"] = "and" if self.tokens[self.at - 1] == "and" else "with"
+            joint: Literal["and", "with"] = (
+                "and" if self.tokens[self.position - 1] == "and" else "with"
+            )
             self._article()
             return self._end(And(obj, self._thing(1)), replace(style, joint=joint))
         if self._take("but", "no"):
@@ -480,14 +488,14 @@ class _Reader:
         return self._end(obj, style)
 
     def _end(self, ast: Ast, style: Style = PLAIN) -> Statement:
-        if self.at < len(self.tokens):
+        if self.position < len(self.tokens):
             raise _UnreadableError
         return Statement(ast, replace(style, rare=frozenset(self.rare)))
 
-    def _take(self, *wanted: str) -> bool:
-        found = tuple(self.tokens[self.at : self.at + len(wanted)]) == wanted
-        self.at += len(wanted) if found else 0
-        return found
+    def _take(self, *words: str) -> bool:
+        is_next = tuple(self.tokens[self.position : self.position + len(words)]) == words
+        self.position += len(words) if is_next else 0
+        return is_next
 
     def _article(self) -> Literal["a", "the"]:
         if self._take("the"):
@@ -498,11 +506,11 @@ class _Reader:
 
     def _thing(self, index: int) -> Obj:
         obj = Obj()
-        while self.at < len(self.tokens):
-            word = CONTENT_WORDS.get(self.tokens[self.at])
+        while self.position < len(self.tokens):
+            word = CONTENT_WORDS.get(self.tokens[self.position])
             if word is None:
                 raise _UnreadableError
-            self.at += 1
+            self.position += 1
             if word.rare:
                 self.rare.add((index, word.attribute))
             obj = with_value(obj, word.attribute, word.value)

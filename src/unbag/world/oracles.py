@@ -1,7 +1,7 @@
-"""Oracles: scorers of the world whose scores follow from a rule; each fails in one way only.
+"""Oracles: scorers that follow a known rule, such as the truth, a bag of words or no image at all.
 
-They bracket every metric: a benchmark on which the bag-of-words oracle or a blind one does better
-than chance does not test what it claims.
+They bracket every metric: a benchmark on which the bag-of-words oracle or a blind oracle beats
+chance does not test what it claims.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from unbag.world.scenes import Scene
 
 
 def load(rest: str, *, device: str) -> Oracle:
-    """The oracle called `rest` in "oracle:rest"; it computes nothing that needs a device."""
+    """Load the oracle named by "oracle:REST". Oracles need no device."""
     known = {"semantic": semantic, "bag-of-words": bag_of_words, "blind": position_blind}
     if rest not in known:
         raise unknown_name("oracle", rest, known, hint="write it like oracle:semantic")
@@ -31,7 +31,7 @@ def load(rest: str, *, device: str) -> Oracle:
 
 @dataclass(frozen=True)
 class Oracle:
-    """A scorer whose every number follows from a rule."""
+    """A scorer that follows a known rule."""
 
     name: str
     fingerprint: str
@@ -40,7 +40,7 @@ class Oracle:
     judge: Callable[[ImageSource, str], float]
 
     def score(self, queries: Sequence[Query]) -> FloatArray:
-        """One number a query; the number of an ensemble is the mean over its prompts."""
+        """One score per query. The score of a prompt ensemble is the mean over its prompts."""
         values = []
         for query in queries:
             texts = prompts_of(query.caption)
@@ -49,9 +49,9 @@ class Oracle:
 
 
 def semantic() -> Oracle:
-    """1 if the caption holds in the scene, else 0: what a perfect model would say.
+    """The perfect model: 1 if the caption is true of the scene, else 0.
 
-    Words that make no sentence of the world (shuffled captions) say nothing, and hold nowhere.
+    Texts outside the grammar of the world (such as shuffled captions) score 0.
     """
 
     def judge(image: ImageSource, text: str) -> float:
@@ -65,10 +65,10 @@ def semantic() -> Oracle:
 
 
 def bag_of_words() -> Oracle:
-    """The share of content words that are true of some thing, whatever they are tied to.
+    """A bag-of-words model: the share of content words that are true of some thing.
 
-    Words for relations, numbers and negation are no evidence for it, so that captions that differ
-    in nothing else are exact ties.
+    It ignores words for relations, numbers and negation, so captions that differ only in these are
+    exact ties.
     """
     return Oracle(
         "oracle:bag-of-words",
@@ -80,31 +80,31 @@ def bag_of_words() -> Oracle:
 
 
 def bag_score(text: str, scene: Scene) -> float:
-    """What the bag-of-words oracle gives; 0 for a text without content words."""
+    """The score of the bag-of-words oracle; 0 for a text without content words."""
 
     def is_true_of_some(word: ContentWord) -> bool:
         if word.value is None:
             return bool(scene.things)
         return any(getattr(thing, word.attribute) == word.value for thing in scene.things)
 
-    said = content_words(text)
-    return sum(map(is_true_of_some, said)) / len(said) if said else 0.0
+    words = content_words(text)
+    return sum(map(is_true_of_some, words)) / len(words) if words else 0.0
 
 
 def position_blind() -> Oracle:
-    """A fixed preference among captions, whatever the image shows."""
+    """A fixed preference among captions, independent of the image."""
     return Oracle(
         "oracle:blind", "oracle:blind/1", "caption only", True, lambda image, text: _hashed(text)
     )
 
 
 def detector(items: Sequence[Item], *, epsilon: float = 0.0, seed: int = 0) -> Oracle:
-    """1 for the original caption of an image, 0 for any edit of it: knows edits, not images.
+    """An edit detector: 1 for the original caption of an image, 0 for every other caption.
 
     Args:
-        items: The benchmark; by convention the first caption of an item is its original.
-        epsilon: Size of the noise that breaks the ties among edits.
-        seed: Of that noise.
+        items: The items of the benchmark. The first caption of an item is its original.
+        epsilon: Scale of the noise that breaks ties among edits.
+        seed: Seed of that noise.
     """
     originals = {
         (image.key, text)
@@ -123,22 +123,22 @@ def detector(items: Sequence[Item], *, epsilon: float = 0.0, seed: int = 0) -> O
 
 
 def best_blind(items: Sequence[Item]) -> Oracle:
-    """The caption-only scorer that has seen the answers: how often each caption is true.
+    """The best caption-only scorer: how often each caption is true of an image of its item.
 
-    A benchmark on which it beats chance can be solved in part without images. Equal shares are
-    told apart by a fixed hash, so that chance reads as 50, not as ties. Captions it has not seen
-    get the mean of those it has.
+    A benchmark on which it beats chance is partly solvable without images. A fixed hash breaks
+    ties, so that chance appears as 50 and not as ties. Unseen captions get the mean of the seen
+    ones.
     """
-    told: defaultdict[str, list[float]] = defaultdict(list)
+    shares_of: defaultdict[str, list[float]] = defaultdict(list)
     for item in items:
         for caption, share in zip(item.captions, _shares(item), strict=True):
             for text in prompts_of(caption):
-                told[text].append(share)
-    share_of = {text: float(np.mean(shares)) for text, shares in told.items()}
-    usual = float(np.mean(list(share_of.values()))) if share_of else 0.0
+                shares_of[text].append(share)
+    share_of = {text: float(np.mean(shares)) for text, shares in shares_of.items()}
+    mean_share = float(np.mean(list(share_of.values()))) if share_of else 0.0
 
     def judge(image: ImageSource, text: str) -> float:
-        return share_of.get(text, usual) + 1e-9 * _hashed(text)
+        return share_of.get(text, mean_share) + 1e-9 * _hashed(text)
 
     identity = blake2b(repr(sorted(share_of.items())).encode(), digest_size=8).hexdigest()
     return Oracle(
@@ -147,18 +147,18 @@ def best_blind(items: Sequence[Item]) -> Oracle:
 
 
 def scene_of(image: ImageSource) -> Scene:
-    """The scene behind an image of the world."""
+    """The scene of an image of the world."""
     if isinstance(image, SceneImage):
         return image.scene
     raise UnbagError(
-        f"picture {image.name!r} has no scene",
+        f"image {image.name!r} has no scene",
         expected="an image drawn from the built-in world: oracles read the scene, not the pixels",
         hint="run oracles on the world benchmarks only",
     )
 
 
 def _shares(item: Item) -> FloatArray:
-    """[C]: the share of the item's images each caption is true of, or its mean rating."""
+    """[C]: the share of the item's images that each caption is true of, or its mean rating."""
     if isinstance(item.truth, Sparse):
         images, captions = item.truth.shape
         count_C = np.bincount(item.truth.column_T, minlength=captions).astype(np.float64)
@@ -168,5 +168,5 @@ def _shares(item: Item) -> FloatArray:
 
 
 def _hashed(text: str) -> float:
-    """A number in [0, 1) that is the same on every machine."""
+    """A pseudo-random number in [0, 1), the same on every machine."""
     return int.from_bytes(blake2b(text.encode(), digest_size=6).digest(), "big") / 2**48

@@ -1,7 +1,7 @@
-"""2 x 2 tests without a leak: two scenes, each with two captions of its own.
+"""Quads, 2 x 2 tests without a leak: two scenes, each with two captions of its own.
 
 Every caption is an original, a hard positive and a hard negative equally often, so that a scorer
-that never looks at the image ranks originals above negatives in exactly half of all cases.
+that ignores the image ranks originals above negatives in exactly half of all cases.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from unbag.world.scenes import Scene, Thing, is_clear
 from unbag.world.vocabulary import INVERSE, TEXTURES, Relation, World
 
 Accept: TypeAlias = Callable[[Look, Look], bool]
-"""Whether two looks may be shown together; asked of every scene of two things."""
+"""Whether two looks may appear together in a scene of two things."""
 FLAT: tuple[Relation, ...] = ("left of", "right of", "above", "below")
 
 
@@ -56,18 +56,18 @@ class Quad:
     family: str
     scenes: tuple[Scene, Scene]
     captions: tuple[tuple[str, str], tuple[str, str]]
-    """Those of the first scene, those of the second; equal places have the same form."""
+    """The captions of the first and of the second scene; equal positions have the same form."""
     negative: str
-    """Kind of edit that leads from a caption to the one of the same form in the other scene."""
+    """The kind of edit between captions of the same form in the two scenes."""
     positive: str
-    """Kind of edit that leads from a caption to the other one of its scene."""
+    """The kind of edit between the two captions of one scene."""
     relation: Relation | None = None
-    """What is asked about, in the relation families."""
+    """The tested relation, in the relation families."""
 
 
 @dataclass(frozen=True)
 class Triple:
-    """A caption, a false one and another true one, of one scene."""
+    """A caption, a hard negative and a hard positive of one scene."""
 
     scene: Scene
     caption: str
@@ -79,7 +79,7 @@ class Triple:
 
 @dataclass(frozen=True)
 class Orbit:
-    """Four scenes and four captions of exactly the same words, caption i true in scene i only."""
+    """Four scenes and four captions of the same words; caption i is true of scene i only."""
 
     scenes: tuple[Scene, Scene, Scene, Scene]
     captions: tuple[str, str, str, str]
@@ -95,13 +95,13 @@ def quads(
     relations: Sequence[Relation] = FLAT,
     accept: Accept | None = None,
 ) -> tuple[Quad, ...]:
-    """`n` quads, number i the same whatever n is; relations take turns, so they are balanced."""
-    found = []
+    """Make `n` quads. Quad i does not depend on n; relations alternate, so they are balanced."""
+    items = []
     for i in range(n):
         rng = np.random.default_rng((seed, crc32(family.encode()), i))
         relation = relations[i % len(relations)]
-        found.append(quad(family, world, rng, relation=relation, accept=accept))
-    return tuple(found)
+        items.append(quad(family, world, rng, relation=relation, accept=accept))
+    return tuple(items)
 
 
 def quad(
@@ -112,14 +112,14 @@ def quad(
     relation: Relation = "left of",
     accept: Accept | None = None,
 ) -> Quad:
-    """One quad of a family, every caption checked against both scenes."""
+    """Make one quad of a family; every caption is checked against both scenes."""
     if family not in FAMILIES:
         raise unknown_name("quad family", family, FAMILIES, hint="see unbag.world.quads.FAMILIES")
     kind, build = FAMILIES[family]
-    says_relation = kind in ("swap_arguments", "replace_relation")
+    is_relational = kind in ("swap_arguments", "replace_relation")
     for looks in _pairs_of_looks(world, rng, accept):
-        draft = build(_Start(world, rng, *looks, relation))
-        if _is_right(draft, accept):
+        draft = build(_QuadParts(world, rng, *looks, relation))
+        if _is_valid(draft, accept):
             (a, b), (c, d) = draft.first, draft.second
             return Quad(
                 family,
@@ -127,13 +127,13 @@ def quad(
                 ((a.text, b.text), (c.text, d.text)),
                 negative=kind,
                 positive=PARTNER[kind],
-                relation=relation if says_relation else None,
+                relation=relation if is_relational else None,
             )
     raise AssertionError("looks never run out")
 
 
 def triples(quad: Quad) -> tuple[Triple, ...]:
-    """All eight: each true caption of each scene against each false one."""
+    """The eight triples of a quad: each true caption of each scene against each false one."""
     return tuple(
         Triple(
             quad.scenes[side],
@@ -149,9 +149,9 @@ def triples(quad: Quad) -> tuple[Triple, ...]:
 
 
 def orbit(world: World, rng: Generator, *, relation: Relation = "left of") -> Orbit:
-    """Colours exchanged or not x things exchanged or not, in the scene and in the caption alike."""
+    """Make an orbit: colours exchanged or not x things exchanged or not, in scenes and captions."""
     for a, b in _pairs_of_looks(world, rng, None):
-        pair = _placed(_Start(world, rng, a, b, relation))
+        pair = _placed(_QuadParts(world, rng, a, b, relation))
         scenes = (*pair, *map(exchange_colours, pair))
         x, y = Obj(a.shape, a.colour), Obj(b.shape, b.colour)
         u, v = Obj(a.shape, b.colour), Obj(b.shape, a.colour)
@@ -172,13 +172,13 @@ def _pairs_of_looks(
             yield a, b
 
 
-def _is_right(draft: _Draft, accept: Accept | None) -> bool:
+def _is_valid(draft: _Draft, accept: Accept | None) -> bool:
     first, second = draft.scenes
     for scene in draft.scenes:
         looks = [Look(t.shape, t.colour, t.size, t.texture) for t in scene.things]
         if not is_clear(scene) or (accept and len(looks) == 2 and not accept(looks[0], looks[1])):
             return False
-    texts = {said.text for said in (*draft.first, *draft.second)}
+    texts = {statement.text for statement in (*draft.first, *draft.second)}
     return (
         len(texts) == 4
         and all(holds(s.ast, first) and not holds(s.ast, second) for s in draft.first)
@@ -194,8 +194,8 @@ class _Draft(NamedTuple):
     second: tuple[Statement, Statement]
 
 
-class _Start(NamedTuple):
-    """What the builder of a family is given."""
+class _QuadParts(NamedTuple):
+    """The input of a family builder."""
 
     world: World
     rng: Generator
@@ -204,17 +204,17 @@ class _Start(NamedTuple):
     relation: Relation
 
 
-def _placed(start: _Start) -> tuple[Scene, Scene]:
-    """The first thing in the relation to the second, and the same with the two exchanged."""
-    b = start.b
-    if start.relation in ("in front of", "behind"):
-        b = replace(b, size=start.a.size)
-    return place_exchanged(start.world, start.a, b, start.relation, start.rng)
+def _placed(parts: _QuadParts) -> tuple[Scene, Scene]:
+    """The scene of the relation, and the scene with the two things exchanged."""
+    b = parts.b
+    if parts.relation in ("in front of", "behind"):
+        b = replace(b, size=parts.a.size)
+    return place_exchanged(parts.world, parts.a, b, parts.relation, parts.rng)
 
 
-def _swap(start: _Start) -> _Draft:
-    a, b = start.a, start.b
-    scene = place_apart(start.world, (a, b), start.rng)
+def _swap(parts: _QuadParts) -> _Draft:
+    a, b = parts.a, parts.b
+    scene = place_apart(parts.world, (a, b), parts.rng)
     x, y = Obj(a.shape, a.colour), Obj(b.shape, b.colour)
     u, v = Obj(a.shape, b.colour), Obj(b.shape, a.colour)
     return _Draft(
@@ -224,17 +224,17 @@ def _swap(start: _Start) -> _Draft:
     )
 
 
-def _mentions(start: _Start) -> tuple[Obj, Obj]:
-    """Shapes with or without their colours, as training captions have them."""
-    if start.rng.random() < 0.5:
-        return Obj(start.a.shape), Obj(start.b.shape)
-    return Obj(start.a.shape, start.a.colour), Obj(start.b.shape, start.b.colour)
+def _mentions(parts: _QuadParts) -> tuple[Obj, Obj]:
+    """Descriptions with or without colours, as in training captions."""
+    if parts.rng.random() < 0.5:
+        return Obj(parts.a.shape), Obj(parts.b.shape)
+    return Obj(parts.a.shape, parts.a.colour), Obj(parts.b.shape, parts.b.colour)
 
 
-def _relation(start: _Start) -> _Draft:
-    scenes = _placed(start)
-    x, y = _mentions(start)
-    r, inverse = start.relation, INVERSE[start.relation]
+def _relation(parts: _QuadParts) -> _Draft:
+    scenes = _placed(parts)
+    x, y = _mentions(parts)
+    r, inverse = parts.relation, INVERSE[parts.relation]
     return _Draft(
         scenes,
         (Statement(Rel(x, r, y)), Statement(Rel(y, inverse, x))),
@@ -242,10 +242,10 @@ def _relation(start: _Start) -> _Draft:
     )
 
 
-def _replace_relation(start: _Start) -> _Draft:
-    scenes = _placed(start)
-    x, y = _mentions(start)
-    r, inverse = start.relation, INVERSE[start.relation]
+def _replace_relation(parts: _QuadParts) -> _Draft:
+    scenes = _placed(parts)
+    x, y = _mentions(parts)
+    r, inverse = parts.relation, INVERSE[parts.relation]
     rare = Style(rare=frozenset({RELATION}))
     return _Draft(
         scenes,
@@ -254,70 +254,70 @@ def _replace_relation(start: _Start) -> _Draft:
     )
 
 
-def _replace_colour(start: _Start) -> _Draft:
-    scene = place_apart(start.world, (start.a, start.b), start.rng)
-    present = (start.a.colour, start.b.colour)
-    colour = _other(start.world.colours, present, start.rng)
-    thing = replace(scene.things[0], colour=colour, rgb=jittered(colour, start.rng))
-    return _replaced(start, (scene, _with_things(scene, thing, scene.things[1])), "colour")
+def _replace_colour(parts: _QuadParts) -> _Draft:
+    scene = place_apart(parts.world, (parts.a, parts.b), parts.rng)
+    present = (parts.a.colour, parts.b.colour)
+    colour = _other(parts.world.colours, present, parts.rng)
+    thing = replace(scene.things[0], colour=colour, rgb=jittered(colour, parts.rng))
+    return _draft_replaced(parts, (scene, _with_things(scene, thing, scene.things[1])), "colour")
 
 
-def _replace_shape(start: _Start) -> _Draft:
-    scene = place_apart(start.world, (start.a, start.b), start.rng)
-    shape = _other(start.world.shapes, (start.a.shape, start.b.shape), start.rng)
+def _replace_shape(parts: _QuadParts) -> _Draft:
+    scene = place_apart(parts.world, (parts.a, parts.b), parts.rng)
+    shape = _other(parts.world.shapes, (parts.a.shape, parts.b.shape), parts.rng)
     thing = replace(scene.things[0], shape=shape)
-    return _replaced(start, (scene, _with_things(scene, thing, scene.things[1])), "shape")
+    return _draft_replaced(parts, (scene, _with_things(scene, thing, scene.things[1])), "shape")
 
 
-def _replace_size(start: _Start) -> _Draft:
-    """Both things change, so that the false size is true of nothing and its word alone can tell."""
-    looks = replace(start.a, size="large"), replace(start.b, size="large")
-    big = place_apart(start.world, looks, start.rng)
+def _replace_size(parts: _QuadParts) -> _Draft:
+    """Both things change size: the false size is true of no thing, so its word alone can tell."""
+    looks = replace(parts.a, size="large"), replace(parts.b, size="large")
+    big = place_apart(parts.world, looks, parts.rng)
     tiny = _with_things(big, *(replace(thing, size="small") for thing in big.things))
-    scenes = (tiny, big) if start.rng.random() < 0.5 else (big, tiny)
-    return _replaced(start, scenes, "size")
+    scenes = (tiny, big) if parts.rng.random() < 0.5 else (big, tiny)
+    return _draft_replaced(parts, scenes, "size")
 
 
-def _replace_texture(start: _Start) -> _Draft:
-    first, second, distractor = start.rng.permutation(list(TEXTURES))[:3].tolist()
-    looks = replace(start.a, texture=first), replace(start.b, texture=distractor)
-    scene = place_apart(start.world, looks, start.rng)
-    return _replaced(start, (scene, with_texture(scene, 0, second)), "texture")
+def _replace_texture(parts: _QuadParts) -> _Draft:
+    first, second, distractor = parts.rng.permutation(list(TEXTURES))[:3].tolist()
+    looks = replace(parts.a, texture=first), replace(parts.b, texture=distractor)
+    scene = place_apart(parts.world, looks, parts.rng)
+    return _draft_replaced(parts, (scene, with_texture(scene, 0, second)), "texture")
 
 
-def _replaced(start: _Start, scenes: tuple[Scene, Scene], attribute: Attribute) -> _Draft:
-    """The first thing with its value, usual word and rare one, beside the unchanged second."""
-    x, y = _mentions(start)
+def _draft_replaced(parts: _QuadParts, scenes: tuple[Scene, Scene], attribute: Attribute) -> _Draft:
+    """The first thing with its value, by the common and by the rare word, and the second thing."""
+    x, y = _mentions(parts)
     rare = Style(rare=frozenset({(0, attribute)}))
     values = [getattr(scene.things[0], attribute) for scene in scenes]
     a, b = (And(with_value(x, attribute, value), y) for value in values)
     return _Draft(scenes, (Statement(a), Statement(a, rare)), (Statement(b), Statement(b, rare)))
 
 
-def _count(start: _Start) -> _Draft:
-    n = int(start.rng.integers(2, 6))
-    more = place_copies(start.world, start.a, n, start.rng)
-    fewer = remove_thing(more, int(start.rng.integers(n)))
-    scenes = (more, fewer) if start.rng.random() < 0.5 else (fewer, more)
-    x, _ = _mentions(start)
+def _count(parts: _QuadParts) -> _Draft:
+    n = int(parts.rng.integers(2, 6))
+    more = place_copies(parts.world, parts.a, n, parts.rng)
+    fewer = remove_thing(more, int(parts.rng.integers(n)))
+    scenes = (more, fewer) if parts.rng.random() < 0.5 else (fewer, more)
+    x, _ = _mentions(parts)
     a, b = (Count(len(scene.things), x) for scene in scenes)
     digit = Style(digit=True)
     return _Draft(scenes, (Statement(a), Statement(a, digit)), (Statement(b), Statement(b, digit)))
 
 
-def _negate(start: _Start) -> _Draft:
-    """Something else lies in the place of the second thing: counting things must not answer."""
-    scene = place_apart(start.world, (start.a, start.b), start.rng)
-    look = sample_look(start.world, start.rng)
-    rgb = jittered(look.colour, start.rng)
+def _negate(parts: _QuadParts) -> _Draft:
+    """Another thing replaces the second one, so that counting things does not suffice."""
+    scene = place_apart(parts.world, (parts.a, parts.b), parts.rng)
+    look = sample_look(parts.world, parts.rng)
+    rgb = jittered(look.colour, parts.rng)
     other = replace(scene.things[1], shape=look.shape, colour=look.colour, rgb=rgb)
-    lacking = _with_things(scene, scene.things[0], other)
-    x, y = _mentions(start)
-    both, denied = And(x, y), Has(x, Not(y))
+    other_scene = _with_things(scene, scene.things[0], other)
+    x, y = _mentions(parts)
+    both, negated = And(x, y), Has(x, Not(y))
     return _Draft(
-        (scene, lacking),
+        (scene, other_scene),
         (Statement(both), Statement(both, Style(double=True))),
-        (Statement(denied), Statement(denied, Style(negation="without"))),
+        (Statement(negated), Statement(negated, Style(negation="without"))),
     )
 
 
@@ -330,7 +330,7 @@ def _with_things(scene: Scene, *things: Thing) -> Scene:
     return replace(scene, things=things)
 
 
-FAMILIES: dict[str, tuple[str, Callable[[_Start], _Draft]]] = {
+FAMILIES: dict[str, tuple[str, Callable[[_QuadParts], _Draft]]] = {
     "swap": ("swap_attributes", _swap),
     "relation": ("swap_arguments", _relation),
     "replace_colour": ("replace_colour", _replace_colour),
@@ -341,4 +341,4 @@ FAMILIES: dict[str, tuple[str, Callable[[_Start], _Draft]]] = {
     "count": ("replace_count", _count),
     "negate": ("negate", _negate),
 }
-"""Name to (kind of the negative edit, builder)."""
+"""Name to (kind of the hard negative, builder)."""

@@ -1,4 +1,4 @@
-"""Scenes as records: things with places, from which every relation is computed, never sampled."""
+"""Scenes: things with positions, and the relations that are computed from them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from unbag.world.shapes import outline, overlap
 from unbag.world.vocabulary import INVERSE, WORLDS, Relation, Size, Texture, World
 
 RENDERER = 1
-"""Version of the drawing rules; part of every scene, so that old records never draw differently."""
+"""Version of the drawing rules. Part of every scene, so that saved scenes always render alike."""
 
 
 @dataclass(frozen=True)
 class Scene:
-    """Everything an image shows. Things later in the tuple are drawn over earlier ones."""
+    """The content of an image. Later things are drawn over earlier ones."""
 
     things: tuple[Thing, ...]
     noise_seed: int
@@ -38,35 +38,35 @@ class Thing:
     texture: Texture
     x: int
     y: int
-    """Centre, in pixels from the top left."""
+    """Centre, in pixels from the top left corner."""
     rgb: tuple[int, int, int]
     """The colour as drawn, jitter included."""
 
 
 def relations(scene: Scene) -> frozenset[tuple[int, Relation, int]]:
-    """All that holds between things, both ways round, as (index, relation, index)."""
+    """All relations between things, in both directions, as (index, relation, index)."""
     world = WORLDS[scene.world]
     exact = margins(world.pixels)
-    found: list[tuple[int, Relation, int]] = []
+    triples: list[tuple[int, Relation, int]] = []
     for (i, a), (j, b) in combinations(enumerate(scene.things), 2):
         for relation in pair_relations(a, b, world, exact):
-            found += [(i, relation, j), (j, INVERSE[relation], i)]
-    return frozenset(found)
+            triples += [(i, relation, j), (j, INVERSE[relation], i)]
+    return frozenset(triples)
 
 
 def pair_relations(a: Thing, b: Thing, world: World, limits: Margins) -> list[Relation]:
-    """What `a` is to `b`, where `b` is drawn later."""
+    """The relations of `a` to `b`, where `b` is drawn later."""
     dx, dy = b.x - a.x, b.y - a.y
-    found: list[Relation] = []
+    names: list[Relation] = []
     if abs(dx) >= limits.far and abs(dy) <= limits.side:
-        found.append("left of" if dx > 0 else "right of")
+        names.append("left of" if dx > 0 else "right of")
     if dy > 0 and (vertical := _vertical(a, b, world, limits)):
-        found.append(vertical)
+        names.append(vertical)
     elif dy < 0 and (vertical := _vertical(b, a, world, limits)):
-        found.append(INVERSE[vertical])
+        names.append(INVERSE[vertical])
     if limits.least_drop <= dy <= limits.most_drop and share_is_right(a, b, world, limits):
-        found.append("behind")
-    return found
+        names.append("behind")
+    return names
 
 
 def _vertical(upper: Thing, lower: Thing, world: World, limits: Margins) -> Relation | None:
@@ -84,21 +84,21 @@ def _vertical(upper: Thing, lower: Thing, world: World, limits: Margins) -> Rela
     return None
 
 
-def share_is_right(back: Thing, front: Thing, world: World, limits: Margins) -> bool:
-    """True if the front one covers enough of the other to be seen before it, and not too much."""
-    radius = world.radii[back.size]
-    dx = front.x - back.x
-    if back.size != front.size or abs(dx) > 2 * radius:
+def share_is_right(rear: Thing, front: Thing, world: World, limits: Margins) -> bool:
+    """True if `front` covers enough of `rear` to look nearer, and not too much of it."""
+    radius = world.radii[rear.size]
+    dx = front.x - rear.x
+    if rear.size != front.size or abs(dx) > 2 * radius:
         return False
-    first, second = outline(back.shape, radius), outline(front.shape, radius)
-    covered = overlap(first.bits, second.bits, dx=dx, dy=front.y - back.y)
+    first, second = outline(rear.shape, radius), outline(front.shape, radius)
+    covered = overlap(first.bits, second.bits, dx=dx, dy=front.y - rear.y)
     share = covered / min(first.area, second.area)
     return limits.least_share <= share <= limits.most_share
 
 
 @cache
 def margins(pixels: int, slack: int = 0) -> Margins:
-    """The margins of a canvas: as specified (0), tightened (1) or loosened (-1) by a small band."""
+    """The margins for a canvas size: as specified (0), tightened (1) or loosened (-1)."""
     band = slack * pixels / 32
     return Margins(
         far=0.25 * pixels + band,
@@ -106,7 +106,7 @@ def margins(pixels: int, slack: int = 0) -> Margins:
         apart=(2, 2, 4)[slack + 1],
         touch=(3, 1, 0)[slack + 1],
         support=0.5 + 0.1 * slack,
-        # Depth has no band: what overlaps and is not surely in front is rejected all the same.
+        # Depth has no band: overlaps that are not clearly in front are rejected anyway.
         least_share=0.15,
         most_share=0.5,
         least_drop=0.05 * pixels,
@@ -115,33 +115,32 @@ def margins(pixels: int, slack: int = 0) -> Margins:
 
 
 class Margins(NamedTuple):
-    """Where a relation begins and ends, in pixels unless said otherwise."""
+    """The thresholds of the relations, in pixels unless stated otherwise."""
 
     far: float
-    """Least distance along the axis of left / right / above / below."""
+    """Minimum distance along the axis of left / right / above / below."""
     side: float
-    """Greatest distance across that axis."""
+    """Maximum distance across that axis."""
     apart: int
-    """Least empty rows between a thing above and one below."""
+    """Minimum number of empty rows between a thing above and one below."""
     touch: int
-    """Most empty rows between a thing and what it stands on."""
+    """Maximum number of empty rows between a thing and what it stands on."""
     support: float
-    """Least horizontal overlap of a thing and what it stands on, as a share of the narrower."""
+    """Minimum horizontal overlap of a thing and what it stands on, as a share of the narrower."""
     least_share: float
     most_share: float
-    """Pixels covered by the thing in front, as a share of the smaller mask."""
+    """Bounds of the pixels covered by the thing in front, as a share of the smaller mask."""
     least_drop: float
     most_drop: float
-    """How much lower the thing in front lies."""
+    """Bounds of how much lower the thing in front lies."""
 
 
 def is_clear(scene: Scene) -> bool:
-    """True if nobody could doubt a relation of this scene.
+    """True if every relation of this scene is unambiguous.
 
-    Every thing lies inside the canvas, none of the relations would change if the margins were a
-    little tighter or looser, and things meet only where one stands on the other or is in front of
-    it in another colour. Copies of one look need only lie apart: no caption tells them from one
-    another.
+    Every thing lies inside the canvas, no relation changes if the margins are slightly tighter or
+    looser, and things touch only where one stands on the other or is in front of it in another
+    colour. Copies of one look need only lie apart: no caption distinguishes them.
     """
     world = WORLDS[scene.world]
     return all(is_inside(thing, world) for thing in scene.things) and all(
@@ -162,19 +161,19 @@ def is_inside(thing: Thing, world: World) -> bool:
 
 
 def pair_is_clear(a: Thing, b: Thing, world: World) -> bool:
-    """True if what `a` and `b` (drawn later) are to each other is beyond doubt."""
+    """True if the relation of `a` and `b` (drawn later) is unambiguous."""
     if (a.shape, a.colour, a.size, a.texture) == (b.shape, b.colour, b.size, b.texture):
         return copies_lie_apart(a, b, world)
-    surely = pair_relations(a, b, world, margins(world.pixels, 1))
-    if surely != pair_relations(a, b, world, margins(world.pixels, -1)) or len(surely) > 1:
+    strict = pair_relations(a, b, world, margins(world.pixels, 1))
+    if strict != pair_relations(a, b, world, margins(world.pixels, -1)) or len(strict) > 1:
         return False
     # Two things of one colour leave no visible edge where one covers the other.
-    covers = surely == ["behind"] and a.colour != b.colour
-    return covers or surely in (["on"], ["under"]) or lie_apart(a, b, world)
+    covers = strict == ["behind"] and a.colour != b.colour
+    return covers or strict in (["on"], ["under"]) or lie_apart(a, b, world)
 
 
 def lie_apart(a: Thing, b: Thing, world: World) -> bool:
-    """True if an empty row or column of pixels passes between the two."""
+    """True if an empty row or column of pixels separates the two."""
     first, second = outline(a.shape, world.radii[a.size]), outline(b.shape, world.radii[b.size])
     dx, dy = b.x - a.x, b.y - a.y
     return (
@@ -196,17 +195,17 @@ def copies_lie_apart(a: Thing, b: Thing, world: World) -> bool:
 
 
 def counts(scene: Scene) -> Mapping[tuple[str, str], int]:
-    """How many things there are of each (shape, colour) that occurs."""
+    """The number of things of each (shape, colour) in the scene."""
     return Counter((thing.shape, thing.colour) for thing in scene.things)
 
 
 def scene_key(scene: Scene) -> str:
-    """A short text that is equal for equal scenes only."""
+    """A hash of the scene: equal for equal scenes only."""
     return hashlib.blake2b(to_json(scene).encode(), digest_size=16).hexdigest()
 
 
 def to_json(scene: Scene) -> str:
-    """The record in canonical form: one line, always the same for the same scene."""
+    """The scene as one line of canonical JSON: always the same for the same scene."""
     record = {
         "counts": sorted([*kind, n] for kind, n in counts(scene).items()),
         "noise_seed": scene.noise_seed,

@@ -1,6 +1,6 @@
-"""The shapes of the world: regions of the plane, their masks, and the numbers geometry needs.
+"""The shapes of the world: regions of the plane, their pixel masks and outlines.
 
-A region lives on the square [-1, 1] x [-1, 1]; x grows to the right, y grows downwards.
+A region is defined on the square [-1, 1] x [-1, 1]; x grows to the right, y grows downwards.
 Dimensions: H rows, W columns, S = 2 * radius + 1 pixels across the shape's box.
 """
 
@@ -18,7 +18,7 @@ from unbag.errors import unknown_name
 from unbag.types import BoolArray, FloatArray
 
 BITS_A_ROW = 64
-"""Rows of `Outline.bits` are this far apart, so that two masks moved sideways never wrap."""
+"""Bits per row of `Outline.bits`: wide enough that masks shifted sideways never wrap."""
 
 
 @cache
@@ -35,11 +35,11 @@ def mask(shape: str, radius: int) -> BoolArray:
 
 @cache
 def outline(shape: str, radius: int) -> Outline:
-    """Reach, area and pixels of a shape."""
+    """The outline of a drawn shape: extent, area and pixels."""
     rows, columns = np.nonzero(mask(shape, radius))
     places = [(int(r) + 1) * BITS_A_ROW + int(c) + 1 for r, c in zip(rows, columns, strict=True)]
     bits = sum(1 << place for place in places)
-    wider = bits | bits << 1 | bits >> 1
+    widened = bits | bits << 1 | bits >> 1
     return Outline(
         left=int(columns.min()) - radius,
         top=int(rows.min()) - radius,
@@ -47,30 +47,30 @@ def outline(shape: str, radius: int) -> Outline:
         bottom=int(rows.max()) - radius,
         area=len(rows),
         bits=bits,
-        wide_bits=wider | wider << BITS_A_ROW | wider >> BITS_A_ROW,
+        wide_bits=widened | widened << BITS_A_ROW | widened >> BITS_A_ROW,
     )
 
 
 class Outline(NamedTuple):
-    """A drawn shape as seen from its centre: how far it reaches, and its pixels as one integer."""
+    """A drawn shape relative to its centre: its extent, and its pixels as one integer."""
 
     left: int
     top: int
     right: int
     bottom: int
-    """Offsets of the outermost drawn pixels; left and top are negative or zero."""
+    """Offsets of the outermost drawn pixels. Left and top are negative or zero."""
     area: int
     bits: int
     """Pixel (row, column) of the box is bit (row + 1) * BITS_A_ROW + column + 1."""
     wide_bits: int
-    """The same, with every neighbour of a drawn pixel drawn too."""
+    """The same, with the neighbours of every drawn pixel added."""
 
 
 def overlap(first: int, second: int, *, dx: int, dy: int) -> int:
-    """Pixels both cover when the second lies (dx, dy) from the first.
+    """Number of pixels that both shapes cover when the second lies (dx, dy) from the first.
 
-    Both are bits of outlines of one radius. Whoever calls makes sure that |dx| is at most the box's
-    width, or rows would run together.
+    Both are `Outline.bits` of one radius. The caller ensures that |dx| is at most the width of the
+    box; otherwise rows would wrap into each other.
     """
     shift = dy * BITS_A_ROW + dx
     if shift >= 0:
@@ -80,21 +80,21 @@ def overlap(first: int, second: int, *, dx: int, dy: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Region:
-    """A part of the plane, known by asking which points it contains."""
+    """A part of the plane, defined by a test of which points it contains."""
 
     contains: Callable[[FloatArray, FloatArray], BoolArray]
     """From x_HW and y_HW to inside_HW."""
 
     def __or__(self, other: Region) -> Region:
-        """What lies in either."""
+        """Union."""
         return Region(lambda x, y: self.contains(x, y) | other.contains(x, y))
 
     def __and__(self, other: Region) -> Region:
-        """What lies in both."""
+        """Intersection."""
         return Region(lambda x, y: self.contains(x, y) & other.contains(x, y))
 
     def __sub__(self, other: Region) -> Region:
-        """What lies in the first only."""
+        """Difference: the points of the first region only."""
         return Region(lambda x, y: self.contains(x, y) & ~other.contains(x, y))
 
 
@@ -114,7 +114,7 @@ def box(left: float, top: float, right: float, bottom: float) -> Region:
 
 
 def polygon(points: str) -> Region:
-    """A simple polygon by its corners, by counting the edges crossed on the way to the right."""
+    """A simple polygon given by its corners. Points are tested by counting edges to their right."""
     corners = _points(points)
 
     def contains(x: FloatArray, y: FloatArray) -> BoolArray:
@@ -130,7 +130,7 @@ def polygon(points: str) -> Region:
 
 
 def stroke(points: str, *, width: float) -> Region:
-    """A line of the given width with round ends through all points."""
+    """A polyline through the points, with the given width and round ends."""
 
     def contains(x: FloatArray, y: FloatArray) -> BoolArray:
         inside = np.zeros(x.shape, dtype=np.bool_)
@@ -145,8 +145,8 @@ def stroke(points: str, *, width: float) -> Region:
 
 
 def _points(text: str) -> list[tuple[float, float]]:
-    """Coordinates as SVG writes them: "x,y x,y ..."."""
-    pairs = [one.split(",") for one in text.split()]
+    """Parse coordinates in the format of SVG: "x,y x,y ..."."""
+    pairs = [point.split(",") for point in text.split()]
     return [(float(x), float(y)) for x, y in pairs]
 
 
@@ -338,4 +338,4 @@ FIGURES: dict[str, Region] = {
     - mirrored(box(0.15, -0.46, 0.42, -0.08))
     - mirrored(polygon("0.27,0.6 0.5,1.06 0.04,1.06")),
 }
-"""Every shape of the world by name."""
+"""The regions of all shapes, by name."""

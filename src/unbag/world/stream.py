@@ -1,7 +1,7 @@
-"""The training stream: endless scenes with true captions, by knobs and a seed.
+"""The training stream: endless scenes with true captions, given settings (`Knobs`) and a seed.
 
-A batch depends on (seed, step) alone, never on workers or on what was drawn before. `describe` says
-of a batch whether it pays to know more than a bag of words.
+A batch depends on (seed, step) only, not on workers or earlier batches. `describe` reports whether
+a batch rewards more than a bag of words.
 
 Dimensions: B samples of the batch (scenes in rows, captions in columns), V content words.
 """
@@ -72,7 +72,7 @@ _SCALE = 100.0
 
 @dataclass(frozen=True)
 class Mixture:
-    """What captions of two things say of them, as shares that sum to 1 (pilot C of the spec)."""
+    """Shares of the kinds of captions of two things; they sum to 1 (pilot C of the spec)."""
 
     two_plain: float = 0.40
     """Two shapes without colours: "a circle and a square"."""
@@ -85,7 +85,7 @@ class Mixture:
     both_bound: float = 0.10
     """Both shapes with their colours: the captions that need binding."""
     relation: float = 0.02
-    """Two shapes, each coloured or not, and how they stand to each other."""
+    """Two shapes, each with or without colour, and their relation."""
 
     def __post_init__(self) -> None:
         _check_shares(self)
@@ -111,49 +111,49 @@ class Knobs:
     """The settings of the training stream; the defaults are pilot C of the specification."""
 
     mixture: Mixture = field(default_factory=Mixture)
-    """What captions of scenes with two things say."""
+    """The kinds of captions of scenes with two things."""
     p_synonym: float = 0.08
-    """Chance that a word with a rarer synonym is said by it; 0 leaves the synonyms unknown."""
+    """Probability that a word is replaced by its rarer synonym; with 0 synonyms stay unknown."""
     p_form: float = 0.2
-    """Chance of each less usual form: "with", a digit, "without a", "there is", "the" ...; 0 keeps
-    the forms of test positives out of fine-tuning."""
+    """Probability of each less common form: "with", a digit, "without a", "there is", "the" ...; 0
+    excludes the forms of test positives from fine-tuning."""
     one_thing: float = 0.12
     """Share of scenes with a single thing."""
     counted: float = 0.05
     """Share of scenes with one to five copies of a thing, captioned by their number."""
     negated: float = 0.02
-    """Share of the other captions that deny something absent."""
+    """Share of the other captions that contain a negation."""
     related: float = 0.5
     """Share of the scenes of two things placed in one of the eight relations although the caption
-    does not say so; without them an overlap in the image would announce a relation caption."""
+    does not name it; without them an overlap in the image would predict a relation caption."""
     p_coloured: float = 0.5
-    """Chance that a mention in a relation, a count or a denial, or of a single thing, says its
-    colour."""
+    """Probability that a description in a relation, a count or a negation, or of a single thing,
+    names the colour."""
     p_size: float = 0.05
-    """Chance that a mention says the size."""
+    """Probability that a description names the size."""
     p_texture: float = 0.05
-    """Chance that a mention says the texture."""
+    """Probability that a description names the texture."""
     collision: float = 0.0
-    """q: chance that the next two samples of a batch are partners: a caption that binds or relates,
-    and one with the same words whose binding or relation is the other one, each true of its own
-    scene only. Such pairs are drawn from both_bound and relation in proportion to their shares."""
+    """q: probability that the next two samples of a batch are partners: captions of the same words
+    with exchanged attributes or things, each true of its own scene only. They are drawn from
+    both_bound and relation in proportion to their shares."""
     order: Literal["random", "larger_first", "listed_first"] = "random"
     """Which thing is named first. larger_first is the leak of pilot B (a cue only together with the
-    image, for sizes do not depend on shapes here); listed_first puts the shape that comes first
-    in the vocabulary first, a leak that a caption-only scorer can use."""
+    image, since sizes do not depend on shapes here). listed_first names the shape that is first in
+    the vocabulary first, a leak that a caption-only scorer can use."""
     order_strength: float = 0.9
-    """How often an order other than random is kept."""
+    """Probability that an order other than random is followed."""
     withheld_combinations: float = 0.0
-    """Share of (shape, colour) combinations never shown nor named; 0.2 for test-comb."""
+    """Share of (shape, colour) combinations never shown or named; 0.2 for test-comb."""
     withheld_pairs: float = 0.0
-    """Share of shape pairs never shown nor named together; 0.2 for test-pair."""
+    """Share of shape pairs never shown or named together; 0.2 for test-pair."""
 
     def __post_init__(self) -> None:
         _check_shares(self)
         if self.one_thing + self.counted > 1:
             raise UnbagError(
                 f"one_thing + counted = {self.one_thing + self.counted:g}",
-                expected="at most 1: what is left are scenes of two things",
+                expected="at most 1: the rest are scenes of two things",
             )
         if self.collision and not self.mixture.both_bound + self.mixture.relation:
             raise UnbagError(
@@ -180,7 +180,7 @@ def _check_shares(record: Mixture | Knobs) -> None:
 
 @dataclass(frozen=True)
 class Withheld:
-    """What training never shows and never names."""
+    """What training neither shows nor names."""
 
     combinations: frozenset[Combination]
     pairs: frozenset[Combination]
@@ -197,7 +197,7 @@ class Withheld:
 
 
 def withheld(world: World, knobs: Knobs) -> Withheld:
-    """What these knobs hold out: the same for every seed, run and machine."""
+    """What these settings withhold: the same for every seed, run and machine."""
     return Withheld(
         withheld_combinations(world, share=knobs.withheld_combinations),
         withheld_pairs(world, share=knobs.withheld_pairs),
@@ -205,7 +205,7 @@ def withheld(world: World, knobs: Knobs) -> Withheld:
 
 
 class Sample(NamedTuple):
-    """A scene and what is said of it."""
+    """A scene with its caption."""
 
     scene: Scene
     ast: Ast
@@ -213,7 +213,7 @@ class Sample(NamedTuple):
 
 
 def split_seed(split: Split, seed: int) -> int:
-    """The seed of a split: ranges that never meet, so no test scene is ever trained on."""
+    """The seed of a split. The ranges are disjoint, so no test scene is ever trained on."""
     if split not in _SPLITS:
         raise unknown_name("split", split, _SPLITS, hint="use train, val or test")
     if not 0 <= seed < _SEEDS:
@@ -222,35 +222,35 @@ def split_seed(split: Split, seed: int) -> int:
 
 
 def batch(world: World, knobs: Knobs, *, seed: int, step: int, size: int) -> tuple[Sample, ...]:
-    """The samples of one training step, with colliding partners side by side."""
+    """The samples of one training step, with partners side by side."""
     source = _source(world, knobs)
-    # One word each for seed, step and split: a seed beyond 32 bits would be cut into two words by
-    # numpy, and step 0 of one split would be a later step of another.
+    # One 32-bit word each for seed, step and split: numpy would cut a larger seed into two words,
+    # and step 0 of one split would equal a later step of another.
     split, low = divmod(seed, _SEEDS)
     rng = np.random.default_rng((low, step, split))
-    found: list[Sample] = []
-    while len(found) < size:
-        has_room = len(found) + 2 <= size
+    samples: list[Sample] = []
+    while len(samples) < size:
+        has_room = len(samples) + 2 <= size
         if knobs.collision and has_room and rng.random() < knobs.collision:
-            found += _partners(source, rng)
+            samples += _partners(source, rng)
         else:
-            found.append(_sample(source, rng))
-    return tuple(found)
+            samples.append(_sample(source, rng))
+    return tuple(samples)
 
 
 def sample(world: World, knobs: Knobs, rng: Generator) -> Sample:
-    """One scene with a caption that holds in it."""
+    """One scene with a true caption."""
     return _sample(_source(world, knobs), rng)
 
 
 class _Source(NamedTuple):
-    """Everything that stays the same from sample to sample."""
+    """What all samples share."""
 
     world: World
     knobs: Knobs
     withheld: Withheld
     steps: tuple[float, ...]
-    """Running sums of the mixture."""
+    """Cumulative sums of the mixture."""
 
 
 def _source(world: World, knobs: Knobs) -> _Source:
@@ -269,8 +269,8 @@ def _sample(source: _Source, rng: Generator) -> Sample:
     elif u < knobs.counted + knobs.one_thing:
         look = _one_look(source, rng)
         scene = place_apart(source.world, (look,), rng)
-        denied = _denial(source, (look,), scene, rng) if negated < knobs.negated else None
-        ast = denied or _mention(look, knobs, rng)
+        negation = _negation(source, (look,), scene, rng) if negated < knobs.negated else None
+        ast = negation or _mention(look, knobs, rng)
     else:
         scene, ast = _two_things(source, rng, is_negated=negated < knobs.negated)
     style = sample_style(ast, rng, p_synonym=knobs.p_synonym, p_form=knobs.p_form)
@@ -288,27 +288,29 @@ def _two_things(source: _Source, rng: Generator, *, is_negated: bool) -> tuple[S
     else:
         looks = _two_looks(source, rng)
         scene = place_apart(source.world, looks, rng)
-    if is_negated and (denied := _denial(source, looks, scene, rng)):
-        return scene, denied
+    if is_negated and (negation := _negation(source, looks, scene, rng)):
+        return scene, negation
     if kind == "relation":
-        return scene, _related(looks, relation, knobs, rng)
-    return scene, _described(looks, kind, knobs, rng)
+        return scene, _relation_caption(looks, relation, knobs, rng)
+    return scene, _caption_of_two(looks, kind, knobs, rng)
 
 
-def _described(looks: tuple[Look, Look], kind: str, knobs: Knobs, rng: Generator) -> Ast:
+def _caption_of_two(looks: tuple[Look, Look], kind: str, knobs: Knobs, rng: Generator) -> Ast:
     first, second = looks if _names_first(looks, knobs, rng) else looks[::-1]
     if kind == "one_coloured":
         return _mention(first, knobs, rng, coloured=True)
     if kind == "two_colours":
         return And(Obj(None, first.colour), Obj(None, second.colour))
-    one = kind == "one_coloured_one_plain" and rng.random() < 0.5
+    only_first = kind == "one_coloured_one_plain" and rng.random() < 0.5
     both = kind == "both_bound"
-    other = kind == "one_coloured_one_plain" and not one
-    coloured = (both or one, both or other)
+    only_second = kind == "one_coloured_one_plain" and not only_first
+    coloured = (both or only_first, both or only_second)
     return And(*_two_mentions((first, second), knobs, rng, coloured=coloured))
 
 
-def _related(looks: tuple[Look, Look], relation: Relation, knobs: Knobs, rng: Generator) -> Rel:
+def _relation_caption(
+    looks: tuple[Look, Look], relation: Relation, knobs: Knobs, rng: Generator
+) -> Rel:
     a, b = _two_mentions(looks, knobs, rng)
     return Rel(a, relation, b) if _names_first(looks, knobs, rng) else Rel(b, INVERSE[relation], a)
 
@@ -324,14 +326,14 @@ def _names_first(looks: tuple[Look, Look], knobs: Knobs, rng: Generator) -> bool
     return u < 0.5
 
 
-def _denial(source: _Source, looks: Sequence[Look], scene: Scene, rng: Generator) -> Ast | None:
-    """Something there and something not, or only the latter; None where all may not be named."""
+def _negation(source: _Source, looks: Sequence[Look], scene: Scene, rng: Generator) -> Ast | None:
+    """A caption with an absent thing, with or without a present one; None where none is allowed."""
     present = looks[int(rng.random() * len(looks))]
     for _ in range(20):
         other = _one_look(source, rng)
         absent = _mention(other, source.knobs, rng)
-        is_there = any(fits(absent, thing) for thing in scene.things)
-        if is_there or not source.withheld.allows(_kind_of(present), _kind_of(other)):
+        is_present = any(fits(absent, thing) for thing in scene.things)
+        if is_present or not source.withheld.allows(_kind_of(present), _kind_of(other)):
             continue
         if rng.random() < 0.5:
             return Not(absent)
@@ -340,10 +342,10 @@ def _denial(source: _Source, looks: Sequence[Look], scene: Scene, rng: Generator
 
 
 def _partners(source: _Source, rng: Generator) -> tuple[Sample, Sample]:
-    """Two scenes and two captions with the same words, each true of its own scene only."""
+    """Two samples whose captions have the same words, each true of its own scene only."""
     mixture, knobs = source.knobs.mixture, source.knobs
-    relates = rng.random() * (mixture.both_bound + mixture.relation) < mixture.relation
-    if relates:
+    is_relation = rng.random() * (mixture.both_bound + mixture.relation) < mixture.relation
+    if is_relation:
         relation = _RELATIONS[int(rng.random() * len(_RELATIONS))]
         looks = _looks_for(relation, source, rng)
         scenes = (
@@ -357,14 +359,14 @@ def _partners(source: _Source, rng: Generator) -> tuple[Sample, Sample]:
         first, second = looks
         others = replace(first, colour=second.colour), replace(second, colour=first.colour)
         scenes = place_apart(source.world, looks, rng), place_apart(source.world, others, rng)
-        ast = _described(looks, "both_bound", knobs, rng)
+        ast = _caption_of_two(looks, "both_bound", knobs, rng)
     style = sample_style(ast, rng, p_synonym=knobs.p_synonym, p_form=knobs.p_form)
-    said = Statement(ast, style)
-    other = swap_arguments(said) if relates else swap_attributes(said)
-    assert other is not None
-    if not relates and knobs.order == "random" and rng.random() < 0.5:
-        other = conjunct_swap(other) or other
-    return Sample(scenes[0], ast, said.text), Sample(scenes[1], other.ast, other.text)
+    statement = Statement(ast, style)
+    partner = swap_arguments(statement) if is_relation else swap_attributes(statement)
+    assert partner is not None
+    if not is_relation and knobs.order == "random" and rng.random() < 0.5:
+        partner = conjunct_swap(partner) or partner
+    return Sample(scenes[0], ast, statement.text), Sample(scenes[1], partner.ast, partner.text)
 
 
 def _one_look(source: _Source, rng: Generator) -> Look:
@@ -375,11 +377,11 @@ def _one_look(source: _Source, rng: Generator) -> Look:
 
 
 def _two_looks(source: _Source, rng: Generator, *, exchangeable: bool = False) -> tuple[Look, Look]:
-    """Two looks of different shape and colour; allowed with exchanged colours too, if asked."""
+    """Two looks of different shape and colour, allowed with exchanged colours too if asked."""
     allows = source.withheld.allows
     while True:
-        chances = rng.random(8).tolist()
-        a, b = look_of(source.world, *chances[:4]), look_of(source.world, *chances[4:])
+        draws = rng.random(8).tolist()
+        a, b = look_of(source.world, *draws[:4]), look_of(source.world, *draws[4:])
         if a.shape == b.shape or a.colour == b.colour or not allows(_kind_of(a), _kind_of(b)):
             continue
         if not exchangeable or allows((a.shape, b.colour), (b.shape, a.colour)):
@@ -387,7 +389,7 @@ def _two_looks(source: _Source, rng: Generator, *, exchangeable: bool = False) -
 
 
 def _looks_for(relation: Relation, source: _Source, rng: Generator) -> tuple[Look, Look]:
-    """Two looks that can stand in this relation: depth is only seen between things of one size."""
+    """Two looks that fit the relation: depth is visible only between things of one size."""
     a, b = _two_looks(source, rng)
     return (a, replace(b, size=a.size)) if relation in ("in front of", "behind") else (a, b)
 
@@ -407,15 +409,15 @@ def _two_mentions(
     *,
     coloured: tuple[bool | None, bool | None] = (None, None),
 ) -> tuple[Obj, Obj]:
-    chances = rng.random(6).tolist()
+    draws = rng.random(6).tolist()
     return (
-        _mentioned(looks[0], knobs, chances[:3], coloured[0]),
-        _mentioned(looks[1], knobs, chances[3:], coloured[1]),
+        _mentioned(looks[0], knobs, draws[:3], coloured[0]),
+        _mentioned(looks[1], knobs, draws[3:], coloured[1]),
     )
 
 
-def _mentioned(look: Look, knobs: Knobs, chances: list[float], coloured: bool | None) -> Obj:
-    colour, size, texture = chances
+def _mentioned(look: Look, knobs: Knobs, draws: list[float], coloured: bool | None) -> Obj:
+    colour, size, texture = draws
     says_colour = colour < knobs.p_coloured if coloured is None else coloured
     return _cached_obj(
         look.shape,
@@ -425,12 +427,12 @@ def _mentioned(look: Look, knobs: Knobs, chances: list[float], coloured: bool | 
     )
 
 
-# There are a few thousand descriptions, and a training run says each of them hundreds of times.
+# There are a few thousand descriptions, and a training run uses each of them hundreds of times.
 _cached_obj = cache(Obj)
 
 
 def describe(batch: Sequence[Sample]) -> str:
-    """One line for a log: how large, how long, how often words alone are not enough."""
+    """One line for a log: size, caption length, relations, collisions and incentive."""
     length = np.mean([len(sample.caption.split()) for sample in batch])
     relations = np.mean([isinstance(sample.ast, Rel) for sample in batch])
     return (
@@ -440,63 +442,64 @@ def describe(batch: Sequence[Sample]) -> str:
 
 
 def collision_rate(batch: Sequence[Sample]) -> float:
-    """Share of samples that meet in the batch a caption of their own words, false of their scene.
+    """Share of samples whose batch has a caption of the same words that is false of their scene.
 
-    Only these make order or binding worth knowing: every other caption is known by its words.
+    Only these reward order or binding: every other caption is identified by its words.
     """
     if not batch:
         return 0.0
-    places: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
+    by_words: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
     for i, sample in enumerate(batch):
-        places[bag_of(sample.ast)].append(i)
-    met = 0
-    for alike in places.values():
-        if len({meaning(batch[i].ast) for i in alike}) > 1:
-            truth = holds_matrix([batch[i].ast for i in alike], [batch[i].scene for i in alike])
-            met += int((~truth).any(axis=1).sum())
-    return met / len(batch)
+        by_words[bag_of(sample.ast)].append(i)
+    colliding = 0
+    for indices in by_words.values():
+        if len({meaning(batch[i].ast) for i in indices}) > 1:
+            truth = holds_matrix([batch[i].ast for i in indices], [batch[i].scene for i in indices])
+            colliding += int((~truth).any(axis=1).sum())
+    return colliding / len(batch)
 
 
 def bag_of(ast: Ast) -> tuple[str, ...]:
-    """The words of a caption without their order, synonyms taken as one word."""
-    found = list(_content(ast))
+    """The words of a caption without their order; synonyms count as one word."""
+    words = list(_content(ast))
     match ast:
         case Rel(_, relation, _):
-            found.append(relation)
+            words.append(relation)
         case Count(n, _):
-            found.append(str(n))
+            words.append(str(n))
         case Not() | Has():
-            found.append("no")
-    return tuple(sorted(found))
+            words.append("no")
+    return tuple(sorted(words))
 
 
 def incentive(batch: Sequence[Sample]) -> float:
-    """InfoNCE of the bag-of-words oracle minus that of the semantic oracle, in nats.
+    """InfoNCE of the bag-of-words oracle minus InfoNCE of the semantic oracle, in nats.
 
-    Captions that hold in another scene of the batch are no negatives there. Counts and denials are
-    left out: the oracle misreads them however a batch is made, which would drown what order adds.
+    Captions that are true of another scene of the batch are not negatives there. Counts and
+    negations are excluded: the bag-of-words oracle misreads them in any batch, which would hide the
+    effect of word order.
     """
-    kept = [sample for sample in batch if not isinstance(sample.ast, Count | Not | Has)]
-    if not kept:
+    samples = [sample for sample in batch if not isinstance(sample.ast, Count | Not | Has)]
+    if not samples:
         return 0.0
-    captions, scenes = [s.ast for s in kept], [s.scene for s in kept]
+    captions, scenes = [s.ast for s in samples], [s.scene for s in samples]
     truth_BB = holds_matrix(captions, scenes)
-    bag = _info_nce(_SCALE * bag_matrix(captions, scenes), truth_BB)
-    return bag - _info_nce(_SCALE * truth_BB.astype(np.float64), truth_BB)
+    bag_loss = _info_nce(_SCALE * bag_matrix(captions, scenes), truth_BB)
+    return bag_loss - _info_nce(_SCALE * truth_BB.astype(np.float64), truth_BB)
 
 
 def bag_matrix(captions: Sequence[Ast], scenes: Sequence[Scene]) -> FloatArray:
-    """[scenes, captions]: what the bag-of-words oracle gives each pair."""
+    """[scenes, captions]: the score of the bag-of-words oracle for each pair."""
     true_BV = np.zeros((len(scenes), len(_WORDS)))
     for row, scene in enumerate(scenes):
         for thing in scene.things:
             words = ("thing", thing.shape, thing.colour, thing.size, thing.texture)
             true_BV[row, [_COLUMN[word] for word in words]] = 1.0
-    said_BV = np.zeros((len(captions), len(_WORDS)))
+    word_BV = np.zeros((len(captions), len(_WORDS)))
     for row, ast in enumerate(captions):
         for word in _content(ast):
-            said_BV[row, _COLUMN[word]] += 1.0
-    return np.asarray(true_BV @ said_BV.T / said_BV.sum(axis=1), dtype=np.float64)
+            word_BV[row, _COLUMN[word]] += 1.0
+    return np.asarray(true_BV @ word_BV.T / word_BV.sum(axis=1), dtype=np.float64)
 
 
 def _content(ast: Ast) -> list[str]:
@@ -509,10 +512,10 @@ def _content(ast: Ast) -> list[str]:
 
 
 def _info_nce(logit_BB: FloatArray, truth_BB: BoolArray) -> float:
-    """Mean over both directions, with true cells off the diagonal left out."""
-    kept_BB = ~truth_BB
-    np.fill_diagonal(kept_BB, True)
-    masked_BB = np.where(kept_BB, logit_BB, -np.inf)
+    """InfoNCE, mean over both directions, without true cells off the diagonal."""
+    used_BB = ~truth_BB
+    np.fill_diagonal(used_BB, True)
+    masked_BB = np.where(used_BB, logit_BB, -np.inf)
     own_B = np.diagonal(logit_BB)
     rows = np.logaddexp.reduce(masked_BB, axis=1) - own_B
     columns = np.logaddexp.reduce(masked_BB, axis=0) - own_B

@@ -1,7 +1,7 @@
-"""What holds where, for many captions and many scenes at once, without a loop.
+"""The truth of many captions in many scenes at once, vectorised.
 
-Works alike on numpy arrays and on torch tensors of any device, so that a training step can find
-the accidental truths of its batch on the GPU. Tested to equal `grammar.holds` in every cell.
+Works on numpy arrays and on torch tensors of any device, so that a training step can find the
+accidentally true captions of its batch on the GPU. Tested to equal `grammar.holds` in every cell.
 
 Dimensions: S scenes, C captions, T things of a scene (padded), R relations.
 """
@@ -18,7 +18,7 @@ import numpy as np
 from unbag.types import BoolArray, IntArray
 from unbag.world.grammar import And, Ast, Count, Has, Not, Obj, Rel, objects_of
 from unbag.world.scenes import Scene, Thing, relations
-from unbag.world.vocabulary import COLOURS, MOST_THINGS, NOUNS, RELATIONS, SIZES, TEXTURES
+from unbag.world.vocabulary import COLOURS, MAX_THINGS, NOUNS, RELATIONS, SIZES, TEXTURES
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Array = TypeVar("Array", IntArray, "Tensor")
 
-# A thing is one integer: 8 bits for each attribute, 0 meaning none, and a bit that it exists.
+# A thing is one integer: 8 bits per attribute (0 means none) and a bit that says it exists.
 _CODES: tuple[dict[str, int], ...] = tuple(
     {name: number + 1 for number, name in enumerate(names)}
     for names in ([noun.name for noun in NOUNS], COLOURS, SIZES, TEXTURES)
@@ -42,15 +42,15 @@ def holds_matrix(captions: Sequence[Ast], scenes: Sequence[Scene]) -> BoolArray:
 
 
 def holds_codes(captions: CaptionCodes[Array], scenes: SceneCodes[Array]) -> Array:
-    """[S, C] of bool: `holds` for all of them at once."""
+    """[S, C] of bool: `holds` for every caption and scene."""
     things = scenes.thing_ST.shape[1]
     kind_C, number_C = captions.kind_C, captions.number_C
     first_SC: Array = scenes.thing_ST[:, 0, None] * 0 + captions.kind_C * 0
     second_SC, count_SC = first_SC, first_SC
     for t in range(things):
         thing_S1 = scenes.thing_ST[:, t, None]
-        fits_SC = (thing_S1 & captions.first_mask_C) == captions.first_wanted_C
-        other_SC = (thing_S1 & captions.second_mask_C) == captions.second_wanted_C
+        fits_SC = (thing_S1 & captions.first_mask_C) == captions.first_value_C
+        other_SC = (thing_S1 & captions.second_mask_C) == captions.second_value_C
         first_SC = first_SC + fits_SC * (1 << t)
         second_SC = second_SC + other_SC * (1 << t)
         count_SC = count_SC + fits_SC
@@ -58,8 +58,8 @@ def holds_codes(captions: CaptionCodes[Array], scenes: SceneCodes[Array]) -> Arr
     # Two different things exist if each description fits one and together they fit two (Hall).
     either_SC = first_SC | second_SC
     both_SC = is_first_SC & is_second_SC & ((either_SC & (either_SC - 1)) != 0)
-    related_SC = _related(captions, scenes, first_SC, second_SC)
-    found_SC: Array = (
+    related_SC = _relation_holds(captions, scenes, first_SC, second_SC)
+    truth_SC: Array = (
         ((kind_C == _KIND[Obj]) & is_first_SC)
         | ((kind_C == _KIND[And]) & both_SC)
         | ((kind_C == _KIND[Rel]) & related_SC)
@@ -67,35 +67,35 @@ def holds_codes(captions: CaptionCodes[Array], scenes: SceneCodes[Array]) -> Arr
         | ((kind_C == _KIND[Not]) & ~is_first_SC)
         | ((kind_C == _KIND[Has]) & is_first_SC & ~is_second_SC)
     )
-    return found_SC
+    return truth_SC
 
 
-def _related(
+def _relation_holds(
     captions: CaptionCodes[Array], scenes: SceneCodes[Array], first_SC: Array, second_SC: Array
 ) -> Array:
     relation_C = captions.number_C * (captions.kind_C == _KIND[Rel])
-    found_SC: Array = first_SC != first_SC
+    related_SC: Array = first_SC != first_SC
     for i in range(scenes.thing_ST.shape[1]):
         partners_SC = scenes.related_SRT[:, :, i][:, relation_C]
-        found_SC = found_SC | (((first_SC & (1 << i)) != 0) & ((partners_SC & second_SC) != 0))
-    return found_SC
+        related_SC = related_SC | (((first_SC & (1 << i)) != 0) & ((partners_SC & second_SC) != 0))
+    return related_SC
 
 
 def encode_scenes(scenes: Sequence[Scene]) -> SceneCodes[IntArray]:
-    """Scenes of at most five things as integers."""
+    """Encode scenes of at most five things as integers."""
     rows = []
-    related_SRT = np.zeros((len(scenes), len(RELATIONS), MOST_THINGS), dtype=np.int64)
+    related_SRT = np.zeros((len(scenes), len(RELATIONS), MAX_THINGS), dtype=np.int64)
     for s, scene in enumerate(scenes):
         row = [_packed(thing)[1] for thing in scene.things]
-        rows.append(row + [0] * (MOST_THINGS - len(row)))
+        rows.append(row + [0] * (MAX_THINGS - len(row)))
         for i, name, j in relations(scene):
             related_SRT[s, _RELATION_CODE[name], i] |= 1 << j
-    thing_ST = np.array(rows, dtype=np.int64).reshape(len(scenes), MOST_THINGS)
+    thing_ST = np.array(rows, dtype=np.int64).reshape(len(scenes), MAX_THINGS)
     return SceneCodes(thing_ST, related_SRT)
 
 
 def encode_texts(captions: Sequence[Ast]) -> CaptionCodes[IntArray]:
-    """Captions as integers."""
+    """Encode captions as integers."""
     rows = []
     for ast in captions:
         objects = objects_of(ast)
@@ -112,26 +112,26 @@ class SceneCodes(Generic[Array]):
     """Scenes as integers."""
 
     thing_ST: Array
-    """One integer a thing, 0 where there is none."""
+    """One integer per thing, 0 where there is none."""
     related_SRT: Array
     """Bit j of [s, r, i] is set where thing i is in relation r to thing j."""
 
 
 @dataclass(frozen=True, eq=False)
 class CaptionCodes(Generic[Array]):
-    """Captions as integers. A thing fits a description if `thing & mask == wanted`."""
+    """Captions as integers. A thing fits a description if `thing & mask == value`."""
 
     kind_C: Array
     first_mask_C: Array
-    first_wanted_C: Array
+    first_value_C: Array
     second_mask_C: Array
-    second_wanted_C: Array
+    second_value_C: Array
     number_C: Array
-    """How many things a count asks for, or the number of the relation."""
+    """The number of a count, or the code of the relation."""
 
 
 def _packed(described: Obj | Thing) -> tuple[int, int]:
-    """(mask, value): which bits the description fixes, and to what."""
+    """(mask, value): the bits that the description fixes, and their values."""
     return _bits(described.shape, described.colour, described.size, described.texture)
 
 

@@ -1,6 +1,6 @@
-"""The vocabulary of the world: every word a caption can hold, with its rarer synonym.
+"""The vocabulary of the world: every word a caption can contain, with its rarer synonym.
 
-A shipped checkpoint freezes these names; add new ones only together with new weights.
+Shipped checkpoints depend on these names: add names only together with new weights.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ NOUNS: tuple[Noun, ...] = (
     _noun("robot", "android"),
 )
 THING = _noun("thing", "object")
-"""What a caption says when it leaves the shape open."""
+"""The noun of a caption that does not name the shape."""
 
 COLOURS: dict[str, tuple[str, tuple[int, int, int]]] = {
     "red": ("crimson", (220, 40, 40)),
@@ -100,7 +100,7 @@ COLOURS: dict[str, tuple[str, tuple[int, int, int]]] = {
     "gray": ("silver", (140, 140, 140)),
     "lime": ("chartreuse", (165, 250, 70)),
 }
-"""Name to (synonym, RGB); the first eight are those of the unit-test world."""
+"""Name to (synonym, RGB). The first eight are those of the unit-test world."""
 SIZES: dict[Size, str] = {"small": "tiny", "large": "big"}
 
 TEXTURES: dict[Texture, str] = {
@@ -132,15 +132,15 @@ INVERSE: dict[Relation, Relation] = {
     "in front of": "behind",
     "behind": "in front of",
 }
-"""Both the inverse (a r b = b r' a) and the opposite (what a replaced relation becomes)."""
+"""Each relation with its inverse (a r b = b r' a), which is also its opposite in edits."""
 NUMBERS: tuple[str, ...] = ("one", "two", "three", "four", "five")
-MOST_THINGS = len(NUMBERS)
-"""Things a scene can have: as many as can be counted."""
+MAX_THINGS = len(NUMBERS)
+"""Maximum number of things in a scene: `NUMBERS` has a word for each."""
 
 
 @dataclass(frozen=True)
 class World:
-    """Which part of the vocabulary a scene may use, and how large it is drawn."""
+    """The part of the vocabulary that scenes use, and the size at which they are drawn."""
 
     name: Literal["default", "unit"]
     shapes: tuple[str, ...]
@@ -153,8 +153,8 @@ class World:
 DEFAULT = World(
     "default", tuple(n.name for n in NOUNS), tuple(COLOURS), 64, {"small": 7, "large": 10}
 )
-"""48 shapes and 12 colours at 64 px: pilot C of the specification, with small shapes a little
-larger than there (7 px, not 6) so that people recognise them."""
+"""48 shapes and 12 colours at 64 px: pilot C of the specification, but with a radius of 7 px
+instead of 6 for small shapes, so that people recognise them."""
 UNIT = World("unit", DEFAULT.shapes[:8], DEFAULT.colours[:8], 32, {"small": 3, "large": 5})
 """8 shapes and 8 colours at 32 px, for fast tests."""
 WORLDS: dict[str, World] = {w.name: w for w in (DEFAULT, UNIT)}
@@ -162,18 +162,20 @@ WORLDS: dict[str, World] = {w.name: w for w in (DEFAULT, UNIT)}
 
 @lru_cache(maxsize=32)
 def withheld_combinations(world: World, *, share: float = 0.2) -> frozenset[Combination]:
-    """The (shape, colour) combinations of test-comb."""
+    """The (shape, colour) combinations that training never shows (test-comb)."""
     return _first_by_hash(list(product(world.shapes, world.colours)), share)
 
 
 @lru_cache(maxsize=32)
 def withheld_pairs(world: World, *, share: float = 0.2) -> frozenset[Combination]:
-    """The pairs of different shapes of test-pair, each sorted."""
+    """The pairs of shapes that training never shows together (test-pair), each sorted."""
     return _first_by_hash(list(combinations(sorted(world.shapes), 2)), share)
 
 
-def _first_by_hash(found: list[Combination], share: float) -> frozenset[Combination]:
-    def place(one: Combination) -> bytes:
-        return blake2b("|".join(one).encode(), digest_size=8, person=b"withheld").digest()
+def _first_by_hash(pairs: list[Combination], share: float) -> frozenset[Combination]:
+    """A fixed pseudo-random share of the pairs, the same on every machine."""
 
-    return frozenset(sorted(found, key=place)[: round(share * len(found))])
+    def digest(pair: Combination) -> bytes:
+        return blake2b("|".join(pair).encode(), digest_size=8, person=b"withheld").digest()
+
+    return frozenset(sorted(pairs, key=digest)[: round(share * len(pairs))])

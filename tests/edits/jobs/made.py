@@ -21,13 +21,17 @@ KINDS = ("swap_nouns",)
 
 
 def source(path: Path, **more: str | bool | int) -> Source:
-    """Its form by its ending."""
+    """The collection in a file, in the form of its suffix."""
     return Source(str(path), form_of(str(path), ""), **more)  # type: ignore[arg-type]
 
 
-def shard(path: Path, files: dict[str, bytes]) -> Path:
-    """A tar file of these members."""
+def shard(path: Path, files: dict[str, bytes], *, folder: str = "") -> Path:
+    """Write a tar file of these members, after an empty folder if one is named."""
     with tarfile.open(path, "w") as tar:
+        if folder:
+            directory = tarfile.TarInfo(folder)
+            directory.type = tarfile.DIRTYPE
+            tar.addfile(directory)
         for name, content in files.items():
             info = tarfile.TarInfo(name)
             info.size, info.mtime, info.mode = len(content), 1_234, 0o600
@@ -36,14 +40,14 @@ def shard(path: Path, files: dict[str, bytes]) -> Path:
 
 
 def json_lines(path: Path, *records: Mapping[str, object]) -> Path:
-    """One record a line."""
-    path.write_text("".join(json.dumps(one) + "\n" for one in records))
+    """Write one record per line."""
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
     return path
 
 
 def run(path: Path, out: Path, **more: Any) -> EditSummary:
     """Edit it in chunks of two captions, without a parser."""
-    of = {name: more.pop(name) for name in ("limit", "skips_bad") if name in more}
+    options = {name: more.pop(name) for name in ("limit", "skips_bad") if name in more}
     form = more.pop("form", "") or form_of(str(out), "")
-    job = EditJob(source(path, **of), out, form=form, kinds=KINDS, chunk=2, **more)
+    job = EditJob(source(path, **options), out, form=form, kinds=KINDS, chunk=2, **more)
     return run_edit(job, runner=InProcess(make))

@@ -34,13 +34,13 @@ from unbag.readouts.decoder.lessons import (
     Lesson,
     LessonBatch,
     Words,
-    asked_between,
     make_lessons,
+    question_between,
     words_of,
 )
 from unbag.readouts.decoder.model import DecoderNet
 from unbag.readouts.decoder.saving import read_decoder
-from unbag.readouts.vlm2vec.data import OPPOSITE, stated
+from unbag.readouts.vlm2vec.data import OPPOSITE, parse_relation
 from unbag.scorers import prompts as sets
 from unbag.scorers.prompts import filled
 from unbag.scorers.questions import BETWEEN
@@ -244,7 +244,7 @@ def relation_lessons(facts: Sequence[DecoderFact], *, share: float, seed: int) -
     """One for each caption that states a relation; `share` of the answers are frequent ones."""
     lessons = []
     for fact in facts:
-        found = stated(fact.caption)
+        found = parse_relation(fact.caption)
         if found is None or not found.second:
             continue
         rng = np.random.default_rng((seed, 11, fact.image))
@@ -254,7 +254,7 @@ def relation_lessons(facts: Sequence[DecoderFact], *, share: float, seed: int) -
         first, second = (found.first, found.second) if as_said else (found.second, found.first)
         own = found.relation if as_said else OPPOSITE[found.relation]
         phrases = (own, OPPOSITE[own]) if is_turned else (OPPOSITE[own], own)
-        asked = asked_between([f"the {first} {one} the {second}" for one in phrases], images=2)
+        asked = question_between([f"the {first} {one} the {second}" for one in phrases], images=2)
         answer = asked.keywords[phrases.index(own)][0]
         lessons.append(Lesson(fact.image, _KIND, _prompt(asked.text), answer))
     return lessons
@@ -266,7 +266,7 @@ def item_lessons(items: Sequence[Item]) -> list[Lesson]:
     for item in items:
         captions = [str(caption) for caption in item.captions]
         for at in range(0, len(captions), 2):
-            asked = asked_between(captions[at : at + 2], images=2)
+            asked = question_between(captions[at : at + 2], images=2)
             found += [Lesson(0, _KIND, _prompt(asked.text), words[0]) for words in asked.keywords]
     return found
 
@@ -276,7 +276,7 @@ def texts_asked() -> list[str]:
     found = []
     for phrase in sorted(FREQUENT):
         captions = [f"the thing {one} the thing" for one in (phrase, OPPOSITE[phrase])]
-        asked = asked_between(captions, images=2)
+        asked = question_between(captions, images=2)
         found += [_prompt(asked.text), *(words[0] for words in asked.keywords)]
     return found
 

@@ -26,7 +26,7 @@ from torch import Tensor
 from unbag.models.tiny import Tiny, read, untrained
 from unbag.readouts.data import WORLD_NEGATIVES
 from unbag.training.before_after import Contrast, differences, fit_reader
-from unbag.training.data.world import Told, WorldBatches
+from unbag.training.data.world import SceneTexts, WorldBatches
 from unbag.training.encoders.adapters import TinyTrainable
 from unbag.training.losses import UPPER
 from unbag.world.grammar import Ast, Rel, words
@@ -310,8 +310,8 @@ def _read_blindly(
 
 def leak_of(batches: WorldBatches, *, steps: int = STEPS) -> dict[str, float]:
     """Share of captions found better than their edit, by slot; what no caption has is left out."""
-    told = [one for step in range(steps) for one in batches.told(step)[1]]
-    asked = [one for step in range(steps, 2 * steps) for one in batches.told(step)[1]]
+    told = [one for step in range(steps) for one in batches.scenes_and_texts(step)[1]]
+    asked = [one for step in range(steps, 2 * steps) for one in batches.scenes_and_texts(step)[1]]
     rows = list(_negatives(told))
     weight_V = fit_reader(differences(_places, rows), [row.image for row in rows])
     negatives = list(_negatives(asked))
@@ -331,7 +331,7 @@ def leak_of(batches: WorldBatches, *, steps: int = STEPS) -> dict[str, float]:
     return {name: _share(some, weight_V) for name, some in groups.items() if some}
 
 
-def _negatives(told: Sequence[Told]) -> Iterator[Contrast]:
+def _negatives(told: Sequence[SceneTexts]) -> Iterator[Contrast]:
     for number, one in enumerate(told):
         for slot, negative in zip(WORLD_NEGATIVES, one.negatives, strict=True):
             if negative is not None:

@@ -1,1 +1,1 @@
-"""Kinds of edits that a language model writes."""
+"""Edits that a language model writes."""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 BATCH = 32
-"""Texts that are run together."""
+"""Batch size."""
 Key = TypeVar("Key", str, tuple[str, int, int])
 Result = TypeVar("Result")
 
@@ -20,13 +20,13 @@ Result = TypeVar("Result")
 def by_length(
     tokens: Mapping[Key, list[int]], run: Callable[[list[list[int]]], Sequence[Result]]
 ) -> dict[Key, Result]:
-    """The results of `run` by key; each batch has texts of nearly the same length."""
+    """Run all texts in batches of nearly the same length; returns the results by key."""
     order = sorted(tokens, key=lambda key: (len(tokens[key]), key))
-    found: dict[Key, Result] = {}
-    for at in range(0, len(order), BATCH):
-        some = order[at : at + BATCH]
-        found.update(zip(some, run([tokens[key] for key in some]), strict=True))
-    return found
+    results: dict[Key, Result] = {}
+    for start in range(0, len(order), BATCH):
+        keys = order[start : start + BATCH]
+        results.update(zip(keys, run([tokens[key] for key in keys]), strict=True))
+    return results
 
 
 def padded(

@@ -1,10 +1,9 @@
 """Hard negatives with a word that a language model chose (CE-CLIP, SVLC).
 
-What may stand there is decided by the rules of other kinds: words that exclude the word that stood
-there. The model says which of them make a likely caption: a masked language model names words
-itself, a causal one judges those it is offered. A fill is never the word that stood there, its
-lemma, a synonym, a more general or more special word, nor any other word of the caption; and it is
-of the same part of speech and form.
+The rules of other kinds give the allowed words: those that exclude the old word. The model decides
+which of them make a likely caption: a masked language model proposes words itself, a causal one
+scores the words of the rules. A fill is never the old word, its lemma, synonym, hypernym or
+hyponym, nor another word of the caption, and it has the same part of speech and form.
 
 Dimensions: N blanks of a batch, L tokens, V vocabulary, W whole words of it, K likeliest words.
 """
@@ -42,34 +41,34 @@ from unbag.models.loading import choose_device
 from unbag.types import Change
 
 TOP = 200
-"""Words that a masked model names for a blank; few of them pass what is asked of a fill."""
+"""Number of words that a masked model proposes for a blank; most of them are not allowed."""
 _CAUSAL = ("ForCausalLM", "LMHeadModel")
 PLACES = 2
-"""Words of a caption that are tried, drawn among all."""
+"""Number of places that are tried per caption, drawn at random."""
 BEST = 3
-"""Fills of a place that are proposed: the likeliest, in a drawn order."""
+"""Number of likeliest fills that are proposed per place, in random order."""
 DROP = 6.0
-"""Nats that a caption may lose by a fill: of those that rules offer, SmolLM2-135M finds about one
-in six less likely."""
-_PICTURABLE = frozenset(("noun.animal", "noun.artifact", "noun.food", "noun.plant", "noun.object"))
+"""Maximum loss of log-probability of the caption in nats. With SmolLM2-135M about one in six fills
+of the rules loses more."""
+_VISIBLE = frozenset(("noun.animal", "noun.artifact", "noun.food", "noun.plant", "noun.object"))
 _POS: Mapping[str, Pos] = MappingProxyType({"N": "n", "V": "v", "J": "a"})
 _UPOS = MappingProxyType({"N": "NOUN", "V": "VERB", "J": "ADJ"})
 Gains: TypeAlias = Mapping[str, float]
-"""Words with how much likelier (in nats) they make the caption; below 0 for less likely ones."""
+"""For each word the change of the log-probability of the caption, in nats."""
 
 
 class FillPlace(NamedTuple):
-    """Words of a caption that others may replace."""
+    """A place in a caption whose words may be replaced."""
 
     start: int
-    """The first character that is replaced."""
+    """Position of the first replaced character."""
     end: int
     options: Mapping[str, Changes]
-    """By the new words, what is to be changed."""
+    """The allowed new words, with their changes."""
     word: int | None
-    """The word that stands there, if it is one and nothing else has to change with it."""
+    """Index of the old word, if it is a single word and nothing else has to change."""
     is_open: bool = False
-    """Whether other words of its sort may stand there too, if WordNet says that they exclude it."""
+    """Whether other words are allowed too, if WordNet says that they exclude the old word."""
 
 
 FillPlaces: TypeAlias = Callable[[Parsed], Sequence[FillPlace]]
@@ -77,21 +76,21 @@ FillPlaces: TypeAlias = Callable[[Parsed], Sequence[FillPlace]]
 
 @dataclass(frozen=True)
 class ByRules:
-    """Places at which rules change something, with all that they would put there."""
+    """The places that rules change, with all their replacements."""
 
     rules: tuple[Rule, ...]
     fits: Callable[[Parsed, FillPlace], bool] = lambda parsed, place: True
     is_open: bool = False
 
     def __call__(self, parsed: Parsed) -> list[FillPlace]:
-        """In the order in which the rules find them."""
-        found: dict[tuple[tuple[int, int], ...], dict[str, Changes]] = {}
-        for changes in (c for rule in self.rules for c in rule(parsed)):
+        """Return the places in the order of the rules."""
+        by_spans: dict[tuple[tuple[int, int], ...], dict[str, Changes]] = {}
+        for changes in (edit for rule in self.rules for edit in rule(parsed)):
             spans = tuple((change.start, change.end) for change in changes)
-            found.setdefault(spans, {})[" ".join(change.new for change in changes)] = changes
-        word_at = {(word.start, word.end): at for at, word in enumerate(parsed.words)}
+            by_spans.setdefault(spans, {})[" ".join(change.new for change in changes)] = changes
+        word_at = {(word.start, word.end): i for i, word in enumerate(parsed.words)}
         places = []
-        for spans, options in found.items():
+        for spans, options in by_spans.items():
             word = word_at.get(spans[0]) if len(spans) == 1 else None
             is_open = self.is_open and word is not None
             places.append(FillPlace(*spans[0], options, word, is_open=is_open))
@@ -117,7 +116,7 @@ def _kind(name: str, about: str, places: Callable[[EditParts], FillPlaces]) -> K
         is_positive=False,
         about=f"a language model's {about}",
         source="CE-CLIP, SVLC",
-        # WordNet is found or missed before a model is loaded.
+        # A missing WordNet is reported before a model is loaded.
         editor=lambda parts: Fills(places=places(parts), tools=_tools(parts)),
         is_default=False,
     )
@@ -137,7 +136,7 @@ FILL_RELATION = _kind(
 
 @dataclass(frozen=True, eq=False)
 class Tools:
-    """What all kinds of fills share."""
+    """The models that all kinds of fills share."""
 
     filler: Filler
     parser: Parser
@@ -146,7 +145,7 @@ class Tools:
 
 @lru_cache(maxsize=1)
 def _tools(parts: EditParts) -> Tools:
-    """Loaded once for all kinds of fills."""
+    """Load the models once for all kinds of fills."""
     if not parts.fill:
         raise UnbagError(
             "fills need a language model, and none was named",
@@ -158,7 +157,7 @@ def _tools(parts: EditParts) -> Tools:
     try:
         return Tools(filler, parser, find_wordnet(parts.wordnet))
     except UnbagError:
-        # Only nouns need WordNet: without it our own tables say what is related.
+        # Only nouns need WordNet; without it our own tables give related words.
         if parts.wordnet != "auto":
             raise
         return Tools(filler, parser, None)
@@ -166,7 +165,7 @@ def _tools(parts: EditParts) -> Tools:
 
 @dataclass(frozen=True, eq=False)
 class Fills:
-    """Draws places, asks the model for all of them together, and proposes what may stand there."""
+    """Draws places, runs the model on all of them in batches, and proposes the allowed words."""
 
     tools: Tools
     places: FillPlaces
@@ -174,60 +173,67 @@ class Fills:
     def __call__(
         self, captions: Sequence[Parsed], draws: Sequence[Draw]
     ) -> list[Sequence[Changes]]:
-        """Fills in a drawn order; none where no word may be replaced."""
+        """Return fills in random order; none where no word may be replaced."""
         randoms: dict[int, Random] = {}
-        work: list[_Open] = []
-        for at, (caption, draw) in enumerate(zip(captions, draws, strict=True)):
+        work: list[_Place] = []
+        for i, (caption, draw) in enumerate(zip(captions, draws, strict=True)):
             places = self.places(caption)
             if places:
-                randoms[at] = draw()
-                drawn = randoms[at].sample(places, min(PLACES, len(places)))
-                work += [_Open(at, caption, place) for place in drawn]
-        gains = self.tools.filler([one.blank for one in work]) if work else []
-        found: list[list[Changes]] = [[] for _ in captions]
-        for one, fill in self._same_form(list(self._best(work, gains))):
-            found[one.caption].append(one.changes(fill))
-        for at, random in randoms.items():
-            random.shuffle(found[at])
-        return [*found]
+                randoms[i] = draw()
+                drawn = randoms[i].sample(places, min(PLACES, len(places)))
+                work += [_Place(i, caption, place) for place in drawn]
+        gains = self.tools.filler([spot.blank for spot in work]) if work else []
+        fills: list[list[Changes]] = [[] for _ in captions]
+        for spot, fill in self._same_form(list(self._best_fills(work, gains))):
+            fills[spot.caption].append(spot.changes(fill))
+        for i, random in randoms.items():
+            random.shuffle(fills[i])
+        return [*fills]
 
-    def _best(self, work: Sequence[_Open], gains: Sequence[Gains]) -> Iterator[tuple[_Open, str]]:
-        for one, gain in zip(work, gains, strict=True):
+    def _best_fills(
+        self, work: Sequence[_Place], gains: Sequence[Gains]
+    ) -> Iterator[tuple[_Place, str]]:
+        for spot, gain in zip(work, gains, strict=True):
             likely = (fill for fill in gain if gain[fill] >= -DROP)
             best = sorted(likely, key=lambda fill: (-gain[fill], fill))
-            allowed = (fill for fill in best if self._may(one, fill))
-            yield from ((one, fill) for fill in islice(allowed, BEST))
+            allowed = (fill for fill in best if self._is_allowed(spot, fill))
+            yield from ((spot, fill) for fill in islice(allowed, BEST))
 
-    def _may(self, one: _Open, fill: str) -> bool:
-        """Whether it excludes what stood there, and is not in the caption already."""
-        old, net = one.old, self.tools.wordnet
+    def _is_allowed(self, spot: _Place, fill: str) -> bool:
+        """Whether a fill excludes the old word and is not in the caption already."""
+        old, wordnet = spot.old, self.tools.wordnet
         if old is None:
-            return fill in one.place.options
+            return fill in spot.place.options
         lemma = _lemma(fill, old.tag)
-        said = {*one.parsed.lower, *(word.lemma.lower() for word in one.parsed.words)}
-        if fill in said or lemma in said or is_near(old.lemma, lemma):
+        words = {
+            *spot.parsed.lower,
+            *(word.lemma.lower() for word in spot.parsed.words),
+        }
+        if fill in words or lemma in words or is_near(old.lemma, lemma):
             return False
         pos = _POS.get(old.tag[0])
-        if net is not None and pos is not None and net.are_related(old.lemma, lemma, pos):
+        if wordnet is not None and pos is not None and wordnet.are_related(old.lemma, lemma, pos):
             return False
-        if fill in one.place.options or not one.place.is_open or net is None:
-            return fill in one.place.options
-        # Both must be things to see, of one sort, by their commonest sense.
-        sort = net.field_of(old.lemma, "n")
-        return sort in _PICTURABLE and net.field_of(lemma, "n") == sort
+        if fill in spot.place.options or not spot.place.is_open or wordnet is None:
+            return fill in spot.place.options
+        # Both must be visible things of one sort, by their most common sense.
+        sort = wordnet.field_of(old.lemma, "n")
+        return sort in _VISIBLE and wordnet.field_of(lemma, "n") == sort
 
-    def _same_form(self, found: Sequence[tuple[_Open, str]]) -> Iterator[tuple[_Open, str]]:
-        """Of words that no rule offered, those that the parser reads as it read the old word."""
-        is_new = [fill not in one.place.options for one, fill in found]
-        texts = [one.text(fill) for (one, fill), new in zip(found, is_new, strict=True) if new]
-        again = iter(self.tools.parser(texts))
-        for (one, fill), new in zip(found, is_new, strict=True):
-            if not new or _is_alike(one, next(again)):
-                yield one, fill
+    def _same_form(self, fills: Sequence[tuple[_Place, str]]) -> Iterator[tuple[_Place, str]]:
+        """Drop words that no rule gave and that the parser tags unlike the old word."""
+        added = [fill not in spot.place.options for spot, fill in fills]
+        texts = [
+            spot.text(fill) for (spot, fill), is_added in zip(fills, added, strict=True) if is_added
+        ]
+        reparsed = iter(self.tools.parser(texts))
+        for (spot, fill), is_added in zip(fills, added, strict=True):
+            if not is_added or _is_alike(spot, next(reparsed)):
+                yield spot, fill
 
 
-class _Open(NamedTuple):
-    """A place of one caption while it is filled."""
+class _Place(NamedTuple):
+    """A place to fill in one caption."""
 
     caption: int
     parsed: Parsed
@@ -246,16 +252,16 @@ class _Open(NamedTuple):
 
     @property
     def blank(self) -> Blank:
-        """In lower case if the caption is in capitals, which models hardly know."""
-        said = str.lower if self.parsed.is_upper else str
-        offered = tuple((fill, said(self.text(fill))) for fill in self.place.options)
-        return Blank(said(self.parsed.text), self.place.start, self.place.end, offered)
+        """The blank for the model; a caption in capitals is put in lower case."""
+        case = str.lower if self.parsed.is_upper else str
+        offered = tuple((fill, case(self.text(fill))) for fill in self.place.options)
+        return Blank(case(self.parsed.text), self.place.start, self.place.end, offered)
 
 
-def _is_alike(one: _Open, again: Parsed) -> bool:
-    at, words = one.place.word, one.parsed.words
-    is_same_length = len(again.words) == len(words)
-    return at is not None and is_same_length and again.words[at].tag == words[at].tag
+def _is_alike(spot: _Place, reparsed: Parsed) -> bool:
+    word, words = spot.place.word, spot.parsed.words
+    is_same_length = len(reparsed.words) == len(words)
+    return word is not None and is_same_length and reparsed.words[word].tag == words[word].tag
 
 
 @lru_cache(maxsize=4096)
@@ -263,65 +269,65 @@ def _lemma(word: str, tag: str) -> str:
     from lemminflect import getLemma  # type: ignore[import-untyped, unused-ignore]
 
     kind = _UPOS.get(tag[0])
-    found = getLemma(word, upos=kind) if kind else ()
-    return str(found[0]) if found else word
+    lemmas = getLemma(word, upos=kind) if kind else ()
+    return str(lemmas[0]) if lemmas else word
 
 
 class Filler(Protocol):
     """Finds words for blanks, many at once."""
 
     def __call__(self, blanks: Sequence[Blank]) -> list[Gains]:
-        """For each blank, words with their gain; none where the model cannot read it."""
+        """Return words with their gain for each blank; none where the model cannot read it."""
 
 
 def load_filler(path: str, *, device: str = "cpu") -> Filler:
-    """By its kind: a masked model, or a causal one (a .gguf file too)."""
+    """Load a masked or a causal language model (also a .gguf file)."""
     if path.endswith(".gguf"):
         return CausalFiller(load_likelihood(path, device=device))
     need_transformers("a language model for fills")
     source = parse_source(path)
     kinds = tuple(read_config(source).architectures or ())
     if any(kind.endswith("ForMaskedLM") for kind in kinds):
-        return _masked(source, device)
+        return _load_masked(source, device)
     if any(kind.endswith(_CAUSAL) for kind in kinds):
         return CausalFiller(load_likelihood(path, device=device))
     raise UnbagError(
         f"{path} is a {' or '.join(kinds) or 'model of unknown kind'}, which fills no blanks",
         expected="a masked language model (such as distilroberta-base) or a causal one",
-        hint="a sentence encoder such as all-MiniLM has lost that part: take the model that it "
-        "was made from",
+        hint="a sentence encoder such as all-MiniLM has no language-model head: use the model "
+        "that it was trained from",
     )
 
 
 class Blank(NamedTuple):
-    """A caption, the characters of one of its words, and captions with another word there."""
+    """A caption, the character span of a word, and captions with another word there."""
 
     text: str
     start: int
     end: int
     offered: tuple[tuple[str, str], ...]
-    """Words, each with the caption that it makes, articles mended."""
+    """The words of rules, each with the resulting caption (with corrected articles)."""
 
 
 @dataclass(frozen=True, eq=False)
 class CausalFiller:
-    """Judges the words that are offered by the log-probability of the whole caption.
+    """Scores the words of rules by the log-probability of the whole caption.
 
-    The gain is that against the caption as it was.
+    The gain is relative to the original caption.
     """
 
     model: Likelihood
 
     def __call__(self, blanks: Sequence[Blank]) -> list[Gains]:
-        """All captions of all blanks together, each computed once."""
+        """Score all captions of all blanks in batches, each once."""
         texts = [blank.text for blank in blanks]
         texts += [text for blank in blanks for _, text in blank.offered]
-        likely = dict(zip(texts, self.model.of(texts), strict=True))
+        score = dict(zip(texts, self.model.of(texts), strict=True))
         return [
             {
-                word: likely[text] - likely[blank.text]
+                word: score[text] - score[blank.text]
                 for word, text in blank.offered
-                if not math.isnan(likely[text] - likely[blank.text])
+                if not math.isnan(score[text] - score[blank.text])
             }
             for blank in blanks
         ]
@@ -329,10 +335,10 @@ class CausalFiller:
 
 @dataclass(frozen=True, eq=False)
 class MaskedFiller:
-    """Names the likeliest whole words for a blank, whatever is offered.
+    """Proposes the likeliest whole words for a blank, independent of the words of rules.
 
-    Words of several tokens are never named: with one mask a model cannot say them. The gain is that
-    against the likeliest word of all, since the word that stood there may be of several tokens.
+    Words of several tokens are never proposed, since there is one mask. The gain is relative to the
+    likeliest word, since the old word may have several tokens.
     """
 
     model: Any
@@ -340,14 +346,14 @@ class MaskedFiller:
     context: int
 
     def __call__(self, blanks: Sequence[Blank]) -> list[Gains]:
-        """Batches of nearly the same length; equal blanks are computed once."""
+        """Run blanks in batches of nearly the same length; equal blanks run once."""
         tokens = {blank[:3]: self._tokens(blank) for blank in blanks}
-        found = by_length({key: some for key, some in tokens.items() if some}, self._run)
-        return [found.get(blank[:3], {}) for blank in blanks]
+        gains = by_length({key: ids for key, ids in tokens.items() if ids}, self._run)
+        return [gains.get(blank[:3], {}) for blank in blanks]
 
     @cached_property
     def words(self) -> dict[int, str]:
-        """Tokens that are whole words in lower case, as they stand after a space."""
+        """The tokens that are whole lower-case words after a space."""
         ids = sorted(set(self.tokenizer.get_vocab().values()))
         texts = [str(self.tokenizer.decode([i])).strip() for i in ids]
         plain = [
@@ -357,19 +363,19 @@ class MaskedFiller:
         ]
         if not plain:
             return {}
-        again = self.tokenizer([f" {text}" for _, text in plain], add_special_tokens=False)
+        reencoded = self.tokenizer([f" {text}" for _, text in plain], add_special_tokens=False)
         return {
             i: text
-            for (i, text), tokens in zip(plain, again["input_ids"], strict=True)
+            for (i, text), tokens in zip(plain, reencoded["input_ids"], strict=True)
             if tokens == [i]
         }
 
     def _tokens(self, blank: Blank) -> list[int]:
-        """Empty where there is not exactly one mask, or the caption is too long."""
+        """The tokens of the blank; empty if they have not exactly one mask or are too many."""
         text = blank.text[: blank.start] + self.tokenizer.mask_token + blank.text[blank.end :]
-        found: list[int] = self.tokenizer(text, truncation=False, verbose=False)["input_ids"]
-        is_good = found.count(self.tokenizer.mask_token_id) == 1 and len(found) <= self.context
-        return found if is_good else []
+        tokens: list[int] = self.tokenizer(text, truncation=False, verbose=False)["input_ids"]
+        is_valid = tokens.count(self.tokenizer.mask_token_id) == 1 and len(tokens) <= self.context
+        return tokens if is_valid else []
 
     def _run(self, batch: Sequence[list[int]]) -> list[Gains]:
         import torch
@@ -394,7 +400,7 @@ class MaskedFiller:
         ]
 
 
-def _masked(source: HfSource, device: str) -> MaskedFiller:
+def _load_masked(source: HfSource, device: str) -> MaskedFiller:
     from transformers import AutoModelForMaskedLM
 
     tokenizer = read_tokenizer(source)
@@ -405,8 +411,8 @@ def _masked(source: HfSource, device: str) -> MaskedFiller:
             hint="save that tokenizer into the model's folder",
         )
     model = read_weights(source, AutoModelForMaskedLM, unused=("bert.pooler.",))
-    most = getattr(model.config, "max_position_embeddings", None) or math.inf
+    max_positions = getattr(model.config, "max_position_embeddings", None) or math.inf
     # RoBERTa counts positions from the padding token on.
     offset = tokenizer.pad_token_id + 1 if "roberta" in model.config.model_type else 0
-    context = min(most - offset, tokenizer.model_max_length)
+    context = min(max_positions - offset, tokenizer.model_max_length)
     return MaskedFiller(model.float().to(device), tokenizer, int(min(context, 1_000_000)))

@@ -1,7 +1,7 @@
-"""Hard positives that a chat model wrote: a synonym, or what "and" joins the other way round.
+"""Hard positives that a chat model wrote: a synonym, or the parts around "and" exchanged.
 
-The prompts are ours. What the model answers is tidied, then goes through filters of its own, one
-for each reason, so that a summary says what a chat model does wrong.
+The prompts are ours. Answers are cleaned, then pass filters of their own, one for each reason, so
+that a summary shows the errors of the chat model.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from unbag.models.server import (
 )
 
 CUT = " …"
-"""Ends an answer that had reached its longest length and was not over."""
+"""Marks an answer that was cut at the maximum number of tokens."""
 REFUSED, UNANSWERED, TOO_LONG = "\ue000", "\ue001", "\ue002"
-"""In place of an answer: the server takes the prompt not, gives no reply to it, or the model has no
-room for it. Characters that no text has."""
+"""Placeholders for missing answers: the server refused the prompt, gave no reply, or the prompt is
+too long for the model. Private characters that no text has."""
 PROBE = "Answer with one word: yes."
-"""Asked after prompts without an answer: whether the server answers at all."""
+"""Sent after prompts without an answer, to check that the server answers at all."""
 REPLACE_PROMPT = """\
 Replace exactly one word of the following caption by a synonym, so that the caption still says the \
 same about the image. Leave all other words, their order and the punctuation as they are. Do not \
@@ -72,17 +72,17 @@ Answer: A lamp stands on a desk with a small clock and pens.
 Sentence: {caption}
 Answer:"""
 REPLACE_TOKENS, SWAP_TOKENS = 30, 20
-"""Longest answers."""
+"""Maximum number of tokens of an answer."""
 SWAP_WORDS = 15
-"""Captions for exchanging have fewer words."""
+"""Captions to exchange must have fewer words."""
 REPLACE_WORDS = 24
-"""Captions for replacing have fewer words: of longer ones the answer would be cut."""
+"""Captions to replace a word in must have fewer words; longer answers would be cut."""
 LEAST_OVERLAP = 0.5
-"""Share of words, of the longer text, that caption and rewritten caption have in common."""
+"""Minimum share of common words of caption and rewrite, relative to the longer text."""
 _LABEL = re.compile(r"[A-Z][A-Za-z ]{0,30}:\s*")
 _MARKS = re.compile(r"\*+|__+|`+|~~+|(?<!\w)_|_(?!\w)")
 _LEAD = re.compile(r"(?:(?:#{1,6}|[-+•>]|\d{1,2}[.)])\s+)+")
-"""Of Markdown: emphasis and code; a heading, a quotation or an entry of a list."""
+"""Markdown: emphasis and code; headings, quotations and list items."""
 _QUOTES = {'"': '"', "'": "'", "“": "”", "‘": "’", "«": "»", "`": "`"}
 _STOPS = ".!"
 _CHATTER = re.compile(
@@ -105,78 +105,78 @@ _WORD = re.compile(r"\w+(?:['’-]\w+)*")
 
 
 @dataclass(frozen=True)
-class Keeps:
-    """Keeps what a test on caption and rewritten text lets pass."""
+class PassesTest:
+    """A filter that passes proposals for which a test on caption and rewrite holds."""
 
     reason: str
     test: Callable[[Parsed, str], bool]
 
     def __call__(self, proposals: Sequence[Proposal]) -> list[bool]:
-        """One by one."""
+        """Test each proposal."""
         return [self.test(p.caption, p.edit.text) for p in proposals]
 
 
 def is_something(caption: Parsed, text: str) -> bool:
-    """Whether it has a letter at all."""
+    """Whether the text has any letter."""
     return any(letter.isalpha() for letter in text)
 
 
 def is_whole(caption: Parsed, text: str) -> bool:
-    """Whether it ended before it was cut."""
+    """Whether the text was not cut."""
     return not text.endswith(CUT)
 
 
 def is_no_chatter(caption: Parsed, text: str) -> bool:
-    """Whether it has no phrase of a refusal or of talk about the task that the caption lacks."""
-    had = {match.group().lower() for match in _CHATTER.finditer(caption.text)}
-    return all(match.group().lower() in had for match in _CHATTER.finditer(text))
+    """Whether the text adds no refusal and no remark about the task."""
+    in_caption = {match.group().lower() for match in _CHATTER.finditer(caption.text)}
+    return all(match.group().lower() in in_caption for match in _CHATTER.finditer(text))
 
 
 def is_plain(caption: Parsed, text: str) -> bool:
-    """Whether it has no mark of Markdown or of a comparison more often than the caption."""
+    """Whether the text adds no Markdown and no arrows."""
     return all(text.count(mark) <= caption.text.count(mark) for mark in _MARKDOWN)
 
 
 def is_one_piece(caption: Parsed, text: str) -> bool:
-    """Whether it is one line with no more sentences and labels than the caption has."""
+    """Whether the text is one line with no more sentences and labels than the caption."""
     if "\n" in text or text.count(":") > caption.text.count(":"):
         return False
     return len(_SENTENCE_END.findall(text)) <= len(_SENTENCE_END.findall(caption.text))
 
 
 def overlaps(caption: Parsed, text: str) -> bool:
-    """Whether enough words are those of the caption."""
+    """Whether the text shares enough words with the caption."""
     before, after = Counter(normalised(caption.text).split()), Counter(normalised(text).split())
     longer = max(before.total(), after.total())
     return (before & after).total() >= LEAST_OVERLAP * longer
 
 
 def is_exchange(caption: Parsed, text: str) -> bool:
-    """Whether what stands on the two sides of an "and" changed places, and nothing else did."""
-    wanted = [_plain(match.group()) for match in _WORD.finditer(text)]
-    return any(words == wanted for words in _exchanges(caption))
+    """Whether exactly the two sides of an "and" were exchanged."""
+    words_of_text = [_plain(match.group()) for match in _WORD.finditer(text)]
+    return any(exchange == words_of_text for exchange in _exchanges(caption))
 
 
 def _exchanges(caption: Parsed) -> Iterator[list[str]]:
-    """Every exchange around an "and", by words.
+    """All exchanges around an "and", as lists of words.
 
-    What the parser sees joined goes to the other side: in "a man in a hat and a woman" that is the
-    man, never the hat alone.
+    The joined words by the parser change sides: in "a man in a hat and a woman" that is the man,
+    never the hat alone.
     """
-    found = list(_WORD.finditer(caption.text))
-    words = [_plain(match.group()) for match in found]
-    starts = [match.start() for match in found]
-    for at, joining in enumerate(caption.words):
+    matches = list(_WORD.finditer(caption.text))
+    words = [_plain(match.group()) for match in matches]
+    starts = [match.start() for match in matches]
+    for and_at, joining in enumerate(caption.words):
         if joining.dep != "cc" or joining.text.lower() != "and":
             continue
         joined = (c for c in caption.children[joining.head] if caption.words[c].dep == "conj")
-        second = next((c for c in joined if c > at), None)
+        second = next((c for c in joined if c > and_at), None)
         if second is None:
             continue
-        middle, one, other = (
-            bisect(starts, caption.words[i].start) - 1 for i in (at, joining.head, second)
+        middle, left_head, right_head = (
+            bisect(starts, caption.words[i].start) - 1 for i in (and_at, joining.head, second)
         )
-        for first, last in product(range(one + 1), range(other, len(words))):
+        for first, last in product(range(left_head + 1), range(right_head, len(words))):
             left, right = words[first:middle], words[middle + 1 : last + 1]
             yield [*words[:first], *right, "and", *left, *words[last + 1 :]]
 
@@ -185,26 +185,29 @@ def _plain(word: str) -> str:
     return "a" if word.lower() == "an" else word.lower()
 
 
-REPLACED: tuple[Filter, ...] = (
-    Keeps("the server refused the caption", lambda caption, text: text != REFUSED),
-    Keeps("no answer from the server", lambda caption, text: text != UNANSWERED),
-    Keeps("too long for the chat model", lambda caption, text: text != TOO_LONG),
-    Keeps("empty answer", is_something),
-    Keeps("answer cut off", is_whole),
-    Keeps("refusal or chatter", is_no_chatter),
-    Keeps("Markdown", is_plain),
-    Keeps("more than a sentence", is_one_piece),
+REPLACE_FILTERS: tuple[Filter, ...] = (
+    PassesTest("the server refused the caption", lambda caption, text: text != REFUSED),
+    PassesTest("no answer from the server", lambda caption, text: text != UNANSWERED),
+    PassesTest("too long for the chat model", lambda caption, text: text != TOO_LONG),
+    PassesTest("empty answer", is_something),
+    PassesTest("answer cut off", is_whole),
+    PassesTest("refusal or chatter", is_no_chatter),
+    PassesTest("Markdown", is_plain),
+    PassesTest("more than a sentence", is_one_piece),
     Differs(),
     KeepsLength(),
-    Keeps("overlap", overlaps),
+    PassesTest("overlap", overlaps),
     KeepsTruth(),
 )
-EXCHANGED: tuple[Filter, ...] = (*REPLACED, Keeps("no exchange around and", is_exchange))
+SWAP_FILTERS: tuple[Filter, ...] = (
+    *REPLACE_FILTERS,
+    PassesTest("no exchange around and", is_exchange),
+)
 
 
 @dataclass(frozen=True, eq=False)
 class Rewriter:
-    """Asks for captions that fit, all of a batch together."""
+    """Sends suitable captions of a batch to the chat model."""
 
     writer: Writer
     prompt: str
@@ -214,34 +217,34 @@ class Rewriter:
     def __call__(
         self, captions: Sequence[Parsed], draws: Sequence[Draw]
     ) -> list[Sequence[Changes]]:
-        """One proposal for each caption that fits: the model always answers the same."""
-        at = [i for i, caption in enumerate(captions) if self.fits(caption)]
-        prompts = [self.prompt.format(caption=captions[i].text) for i in at]
+        """Return one proposal per suitable caption: the model is deterministic."""
+        suitable = [i for i, caption in enumerate(captions) if self.fits(caption)]
+        prompts = [self.prompt.format(caption=captions[i].text) for i in suitable]
         answers = self.writer(prompts, longest=self.longest) if prompts else []
-        found: list[Sequence[Changes]] = [()] * len(captions)
-        for i, answer in zip(at, answers, strict=True):
+        proposals: list[Sequence[Changes]] = [()] * len(captions)
+        for i, answer in zip(suitable, answers, strict=True):
             text = captions[i].text
-            found[i] = [difference(text, tidied(answer, text))]
-        return found
+            proposals[i] = [difference(text, clean_answer(answer, text))]
+        return proposals
 
 
 def fits_replace(caption: Parsed) -> bool:
-    """Not too long for the answer."""
+    """Whether the caption is short enough for the answer."""
     return len(caption.text.split()) < REPLACE_WORDS
 
 
 def fits_swap(caption: Parsed) -> bool:
-    """Something is joined by "and", and the caption is short."""
+    """Whether the caption is short and has an "and"."""
     return "and" in caption.lower and len(caption.text.split()) < SWAP_WORDS
 
 
-def tidied(answer: str, caption: str) -> str:
-    """The answer without label and quotes, with the first capital and last stop of the caption.
+def clean_answer(answer: str, caption: str) -> str:
+    """The answer without label and quotes, with capitalization and final stop like the caption.
 
-    Capitals and stops that only rewritten captions have would tell them from others.
+    Otherwise capitals and stops would distinguish rewrites from originals.
     """
     text = answer.strip()
-    # Markdown goes, unless the caption has such marks itself.
+    # Remove Markdown, unless the caption has such marks itself.
     if not caption.startswith("* "):
         text = text.removeprefix("* ")
     if not _MARKS.search(caption):
@@ -272,25 +275,25 @@ def _without_lead(text: str, caption: str) -> str:
 
 
 class Writer(Protocol):
-    """A chat model that is asked in words."""
+    """A chat model: prompts to answers."""
 
     def __call__(self, prompts: Sequence[str], *, longest: int) -> list[str]:
-        """An answer of at most `longest` tokens to each, the likeliest token each time.
+        """Answer each prompt greedily with at most `longest` tokens.
 
-        Or REFUSED, UNANSWERED, TOO_LONG for a prompt without one.
+        Prompts without an answer give REFUSED, UNANSWERED or TOO_LONG.
         """
 
 
 @lru_cache(maxsize=1)
 def load_writer(parts: EditParts) -> Writer:
-    """The chat model of these parts, once for all kinds."""
+    """Load the chat model once for all kinds."""
     kind, _, rest = parts.rewrite.partition(":")
     if kind == "server":
         cache = Path(parts.cache) if parts.cache else None
-        found = server.load(rest, concurrency=parts.concurrency, budget=parts.budget, cache=cache)
-        return ServerWriter(found.model, found.client)
+        loaded = server.load(rest, concurrency=parts.concurrency, budget=parts.budget, cache=cache)
+        return ServerWriter(loaded.model, loaded.client)
     if kind == "hf" and rest:
-        return _local(rest, choose_device(parts.device))
+        return _load_local(rest, choose_device(parts.device))
     raise UnbagError(
         f"rewriting needs a chat model, and {parts.rewrite!r} names none",
         expected="hf:FOLDER (or a .gguf file) for one on disk, or server:MODEL@URL",
@@ -305,7 +308,7 @@ REWRITE_REPLACE = Kind(
     source="Hard Positives",
     editor=lambda parts: Rewriter(load_writer(parts), REPLACE_PROMPT, REPLACE_TOKENS, fits_replace),
     is_default=False,
-    filters=REPLACED,
+    filters=REPLACE_FILTERS,
 )
 REWRITE_SWAP = Kind(
     name="rewrite_swap",
@@ -314,7 +317,7 @@ REWRITE_SWAP = Kind(
     source="Hard Positives",
     editor=lambda parts: Rewriter(load_writer(parts), SWAP_PROMPT, SWAP_TOKENS, fits_swap),
     is_default=False,
-    filters=EXCHANGED,
+    filters=SWAP_FILTERS,
 )
 
 
@@ -325,42 +328,44 @@ class LocalWriter:
     model: Any
     tokenizer: Any
     ends: tuple[int, ...]
-    """Tokens after which an answer is over."""
+    """Tokens that end an answer."""
 
     def __call__(self, prompts: Sequence[str], *, longest: int) -> list[str]:
-        """Equal prompts are answered once."""
+        """Answer prompts; equal ones only once."""
         tokens = {prompt: self._tokens(prompt) for prompt in dict.fromkeys(prompts)}
-        needed = {prompt: len(some) + longest for prompt, some in tokens.items()}
-        most = getattr(self.model.config, "max_position_embeddings", None) or math.inf
-        fitting = [prompt for prompt in tokens if needed[prompt] <= most]
+        needed = {prompt: len(ids) + longest for prompt, ids in tokens.items()}
+        context = getattr(self.model.config, "max_position_embeddings", None) or math.inf
+        fitting = [prompt for prompt in tokens if needed[prompt] <= context]
         if not fitting and len(tokens) >= CHECK_AFTER:
             raise UnbagError(
                 f"a prompt with its answer has {min(needed.values())} tokens or more, and the chat "
-                f"model reads {most}",
+                f"model reads {context}",
                 expected="a chat model with a context of about a thousand tokens",
                 hint="take another one",
             )
-        found = by_length(
+        answers = by_length(
             {prompt: tokens[prompt] for prompt in fitting},
             lambda batch: self._answer(batch, longest),
         )
-        return [found.get(prompt, TOO_LONG) for prompt in prompts]
+        return [answers.get(prompt, TOO_LONG) for prompt in prompts]
 
     def _tokens(self, prompt: str) -> list[int]:
-        asked = [{"role": "user", "content": prompt}]
-        text = self.tokenizer.apply_chat_template(asked, tokenize=False, add_generation_prompt=True)
-        # The template has written the first token already.
-        found: list[int] = self.tokenizer.encode(text, add_special_tokens=False)
-        return found
+        messages = [{"role": "user", "content": prompt}]
+        text = self.tokenizer.apply_chat_template(
+            messages, tokenize=False, add_generation_prompt=True
+        )
+        # The template already contains the first token.
+        tokens: list[int] = self.tokenizer.encode(text, add_special_tokens=False)
+        return tokens
 
     def _answer(self, batch: Sequence[list[int]], longest: int) -> list[str]:
         import torch
         import transformers
 
-        # Answers begin at the right end, so what pads a prompt stands on its left.
+        # Answers continue at the right end, so padding is on the left.
         token_NL, mask_NL = padded(batch, self.ends[0], side="left")
         config: Any = transformers.GenerationConfig
-        # Made anew: that of the checkpoint may draw tokens or punish repetition.
+        # A new configuration: that of the checkpoint may sample or penalize repetition.
         greedy = config(
             max_new_tokens=longest,
             do_sample=False,
@@ -377,12 +382,12 @@ class LocalWriter:
         return [self._text(tokens) for tokens in answers]
 
     def _text(self, tokens: list[int]) -> str:
-        end = next((at for at, token in enumerate(tokens) if token in self.ends), None)
+        end = next((i for i, token in enumerate(tokens) if token in self.ends), None)
         text = str(self.tokenizer.decode(tokens[:end], skip_special_tokens=True)).strip()
         return text if end is not None else text + CUT
 
 
-def _local(path: str, device: str) -> LocalWriter:
+def _load_local(path: str, device: str) -> LocalWriter:
     model, tokenizer = read_language_model(path, device=device)
     if not getattr(tokenizer, "chat_template", None):
         raise UnbagError(
@@ -390,8 +395,8 @@ def _local(path: str, device: str) -> LocalWriter:
             expected="a language model that was trained to follow instructions",
             hint="take the instruction-tuned version of this model",
         )
-    named = getattr(model.generation_config, "eos_token_id", None)
-    ends = [named] if isinstance(named, int) else list(named or ())
+    eos = getattr(model.generation_config, "eos_token_id", None)
+    ends = [eos] if isinstance(eos, int) else list(eos or ())
     ends += [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
     if not ends:
         raise UnbagError(
@@ -404,21 +409,21 @@ def _local(path: str, device: str) -> LocalWriter:
 
 @dataclass(frozen=True, eq=False)
 class ServerWriter:
-    """A chat model behind an OpenAI-compatible server; what it replied once is kept."""
+    """A chat model behind an OpenAI-compatible server, with cached replies."""
 
     model: str
-    """As the server calls it."""
+    """The name of the model on the server."""
     client: ServerClient
 
     def __call__(self, prompts: Sequence[str], *, longest: int) -> list[str]:
-        """Several requests at a time; equal prompts are asked once."""
-        asked = [self._request(prompt, longest) for prompt in prompts]
+        """Send several requests at a time; equal prompts only once."""
+        requests = [self._request(prompt, longest) for prompt in prompts]
         probe = self._request(PROBE, longest)
-        found = self.client.ask_each(asked, check=_check, probe=probe)
-        failed = [reply for reply in found if isinstance(reply, UnansweredError)]
-        if len(failed) == len(found) >= CHECK_AFTER:
+        replies = self.client.ask_each(requests, check=_check, probe=probe)
+        failed = [reply for reply in replies if isinstance(reply, UnansweredError)]
+        if len(failed) == len(replies) >= CHECK_AFTER:
             raise failed[0]
-        return [_answer(reply) for reply in found]
+        return [_answer(reply) for reply in replies]
 
     def _request(self, prompt: str, longest: int) -> Request:
         return {
@@ -439,7 +444,7 @@ def _answer(reply: Reply | UnansweredError) -> str:
 
 
 def _check(reply: Reply) -> None:
-    """A reply must have an answer, be it an empty one."""
+    """Check that a reply has an answer, possibly an empty one."""
     try:
         _answer(reply)
     except (KeyError, IndexError, TypeError, AttributeError) as error:

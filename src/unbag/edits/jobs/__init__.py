@@ -1,1 +1,1 @@
-"""Edits of whole collections: resumable jobs, in one process or many."""
+"""Resumable jobs that edit whole collections, in one process or many."""

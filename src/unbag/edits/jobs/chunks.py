@@ -1,4 +1,4 @@
-"""The folder OUT.parts of a job that is under way: what was asked, and every chunk that is done."""
+"""The folder OUT.parts of an unfinished job: its identity and its finished chunks."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ from unbag.types.json import from_json, to_json
 EDITING = "edit job"
 """The kind of a folder of chunks."""
 NAMED = 20
-"""Failures that are named; more are counted."""
+"""Failures that are listed; further ones are only counted."""
 
 
 @dataclass(frozen=True)
 class Survey:
-    """What a collection holds."""
+    """The contents of a collection."""
 
     captions: int
     images: int
-    """Entries: captions without an image are one each."""
+    """Number of entries; each caption without an image is an entry."""
     nameless: int
     """Captions without an image."""
     come_back: int
-    """Images that come again after others: their captions are not checked against each other."""
+    """Images that recur after others, so that their captions are not compared with each other."""
     bad: int
-    """Broken lines that are left out."""
+    """Number of malformed lines, which are skipped."""
     bad_named: tuple[str, ...]
 
 
@@ -53,46 +53,46 @@ class JobFolder:
 
     @classmethod
     def of(cls, out: Path) -> JobFolder:
-        """The folder that belongs to an output."""
+        """The folder of an output."""
         return cls(out.with_name(f"{out.name}.parts"))
 
     def begin(self, run: RunFolder, identity: RunIdentity, survey: Callable[[], Survey]) -> Survey:
-        """Start, or resume the same job; the survey is made once.
+        """Start a job or resume the same one; the survey is made once.
 
-        Where no chunk is done there is nothing to protect, so another job may start.
+        Without finished chunks nothing can be lost, so a different job may start.
         """
         if not self._files():
             (self.folder / RUN_FILE).unlink(missing_ok=True)
-        if found := run.earlier(identity):
-            return from_json(Survey, found.get("survey"), "survey")
+        if earlier := run.earlier(identity):
+            return from_json(Survey, earlier.get("survey"), "survey")
         try:
-            made = survey()
+            result = survey()
         except UnbagError:
             self.remove()
             raise
-        run.begin(identity, {"survey": to_json(made)})
-        return made
+        run.begin(identity, {"survey": to_json(result)})
+        return result
 
     def save(self, finished: EditedChunk) -> None:
-        """Keep a chunk."""
+        """Save a chunk."""
         write_text(self.folder / f"{finished.index:06}.jsonl", finished.text)
 
     def done(self) -> dict[int, int]:
-        """Chunks that are done, with their number of captions."""
+        """The finished chunks, with their numbers of captions."""
         return {int(path.stem): _head(path).captions for path in self._files()}
 
     def tally(self) -> tuple[EditTally, list[str], int]:
-        """Over all chunks: what was counted, the first failures, and how many there were."""
-        total, named, failures = EditTally(), list[str](), 0
+        """The tally of all chunks, the first failures, and the number of failures."""
+        total, listed, failures = EditTally(), list[str](), 0
         for path in self._files():
             head = _head(path)
             total.add(head.tally)
             failures += len(head.failures)
-            named += head.failures[: NAMED - len(named)]
-        return total, named, failures
+            listed += head.failures[: NAMED - len(listed)]
+        return total, listed, failures
 
     def edited(self) -> Iterator[Edited]:
-        """Every caption, in order."""
+        """All edited captions, in order."""
         for path in self._files():
             try:
                 edited = read_edited(path.read_text(encoding="utf-8"))
@@ -101,7 +101,7 @@ class JobFolder:
             yield from edited
 
     def remove(self) -> None:
-        """Everything is in the output."""
+        """Remove the folder once the output is complete."""
         rmtree(self.folder, ignore_errors=True)
 
     def _files(self) -> list[Path]:
@@ -113,60 +113,60 @@ class JobEntries:
     """Entries of the source with the edits of all chunks (`unbag.data.captions.EditedEntries`)."""
 
     source: Source
-    kept: JobFolder
+    job_folder: JobFolder
     advance: Advance = lambda steps: None
 
     def __iter__(self) -> Iterator[EditedEntry]:
-        """Both are read side by side, so that neither need fit in memory."""
-        flow = self.kept.edited()
+        """Read both in parallel, so that neither has to fit in memory."""
+        all_edited = self.job_folder.edited()
         for entry in entries(self.source):
-            some = tuple(islice(flow, len(entry.captions)))
-            if [one.id for one in some] != [caption.id for caption in entry.captions]:
+            edited = tuple(islice(all_edited, len(entry.captions)))
+            if [each.id for each in edited] != [caption.id for caption in entry.captions]:
                 raise UnbagError(
                     f"the captions changed while they were edited, or a chunk of "
-                    f"{self.kept.folder} is missing",
+                    f"{self.job_folder.folder} is missing",
                     expected="the same captions from beginning to end",
-                    hint=f"delete {self.kept.folder} and start anew",
+                    hint=f"delete {self.job_folder.folder} and start again",
                 )
-            self.advance(len(some))
-            yield EditedEntry(entry, some)
+            self.advance(len(edited))
+            yield EditedEntry(entry, edited)
 
 
-def surveyed(source: Source) -> Survey:
-    """Read all of it; raises UnbagError for what is broken, missing or there twice."""
+def survey_source(source: Source) -> Survey:
+    """Read a whole collection; raises UnbagError for malformed lines and duplicate ids."""
     bad = Bad(source.skips_bad)
     ids, images = array("Q"), array("Q")
     nameless = count = 0
-    before = ""
+    previous_image = ""
     for entry in entries(source, bad):
         count += 1
         ids.extend(_hash(caption.id) for caption in entry.captions)
         if not entry.image:
             nameless += len(entry.captions)
-        elif entry.image != before:
+        elif entry.image != previous_image:
             images.append(_hash(entry.image))
-        before = entry.image
+        previous_image = entry.image
     if not ids:
         raise UnbagError(
             f"{source.name} holds no captions"
-            + (f", only {bad.count} broken lines, first {bad.named[0]}" if bad.count else ""),
+            + (f", only {bad.count} malformed lines, first {bad.named[0]}" if bad.count else ""),
             expected="at least one",
         )
-    # Two captions must not have one id: it decides what is drawn for them.
+    # Ids must be unique: they seed the random generators of the captions.
     if repeated := _repeated(ids):
-        name, first, second = _places(entries(source), repeated)
+        name, first, second = _locate_repeated(entries(source), repeated)
         raise UnbagError(
             f"two captions have the id {name!r}: {first} and {second}",
             expected="an id for each caption",
-            hint="mend the ids; without a field or column id they are made from the line",
+            hint="make the ids unique; without a field or column id they are made from the line",
         )
-    back = len(_repeated(images))
-    return Survey(len(ids), count, nameless, back, bad.count, tuple(bad.named))
+    recurring = len(_repeated(images))
+    return Survey(len(ids), count, nameless, recurring, bad.count, tuple(bad.named))
 
 
-def _places(found: Iterable[Entry], repeated: set[int]) -> tuple[str, str, str]:
+def _locate_repeated(all_entries: Iterable[Entry], repeated: set[int]) -> tuple[str, str, str]:
     seen: dict[str, str] = {}
-    for entry in found:
+    for entry in all_entries:
         for caption in entry.captions:
             if caption.id in seen:
                 return caption.id, seen[caption.id], caption.where
@@ -176,7 +176,7 @@ def _places(found: Iterable[Entry], repeated: set[int]) -> tuple[str, str, str]:
 
 
 def _repeated(hashes: array[int]) -> set[int]:
-    # Eight bytes a caption and a sort: a set of names would not fit for a hundred million.
+    # Hashes of eight bytes and a sort: a set of ids of a hundred million captions would not fit.
     sorted_N = np.sort(np.frombuffer(hashes, dtype=np.uint64))
     return set(np.unique(sorted_N[1:][sorted_N[1:] == sorted_N[:-1]]).tolist())
 
@@ -197,5 +197,5 @@ def _damaged(path: Path) -> UnbagError:
     return UnbagError(
         f"{path} is damaged",
         expected="a file as it was written",
-        hint="delete it and give the same command again: it is made anew",
+        hint="delete it and run the same command again, which computes it again",
     )

@@ -1,8 +1,8 @@
 """Edits chunks on a Ray cluster, by Ray Data.
 
-The command that was given reads the captions and writes the results; workers of the cluster need
-unbag, spaCy and a pipeline, and no shared disk. A worker that dies is replaced by Ray and its chunk
-is edited again; since an edit depends on seed and caption only, the output is the same.
+The main process reads the captions and writes the results. Workers of the cluster need unbag, spaCy
+and a pipeline, but no shared disk. Ray replaces a worker that dies and repeats its chunk; since an
+edit depends on seed and caption only, the output is the same.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 WINDOW = 64
-"""Chunks a worker that are handed to Ray together: few enough for any memory, and enough that
-loading the pipeline anew for each window does not count."""
+"""Chunks per worker that are handed to Ray together: few enough for memory, and enough that loading
+the pipeline again for each window does not matter."""
 STARTS = 3
-"""Times a cluster on this machine is tried to be started."""
+"""Number of attempts to start a local cluster."""
 LOCAL = "local"
-"""The address that starts a cluster on this machine, for as long as the job runs."""
+"""The address that starts a cluster on this machine for the duration of the job."""
 
 
 @dataclass(frozen=True)
@@ -39,22 +39,22 @@ class RayRunner:
     """Edits chunks on a cluster."""
 
     address: str
-    """As of `ray.init`: "auto", "ray://host:10001", "host:6379"; or "local"."""
+    """The address for `ray.init`: "auto", "ray://host:10001", "host:6379"; or "local"."""
     workers: int
 
     def __call__(self, chunks: Iterator[Chunk], settings: EditSettings) -> Iterator[EditedChunk]:
-        """Every chunk once, as they are done."""
+        """Edit the chunks; yields each when it is finished."""
         with _connected(self.address, self.workers):
             while first := list(islice(chunks, 1)):
                 window = chain(first, islice(chunks, WINDOW * self.workers - 1))
-                yield from self._edited(list(window), settings)
+                yield from self._edit(list(window), settings)
 
-    def _edited(self, chunks: list[Chunk], settings: EditSettings) -> Iterator[EditedChunk]:
+    def _edit(self, chunks: list[Chunk], settings: EditSettings) -> Iterator[EditedChunk]:
         import ray
 
         rows = [{"chunk": json.dumps(to_json(chunk))} for chunk in chunks]
         data = ray.data.from_items(rows, override_num_blocks=len(rows))
-        done = data.map_batches(
+        edited = data.map_batches(
             _RayWorker,
             fn_constructor_args=(settings,),
             batch_size=1,
@@ -62,21 +62,21 @@ class RayRunner:
             num_cpus=1,
         )
         try:
-            for row in done.iter_rows():
-                found = json.loads(row["done"])
-                if "error" in found:
-                    message, expected, hint = found["error"]
+            for row in edited.iter_rows():
+                result = json.loads(row["done"])
+                if "error" in result:
+                    message, expected, hint = result["error"]
                     raise UnbagError(message, expected=expected, hint=hint)
-                yield from_json(EditedChunk, found, "chunk")
+                yield from_json(EditedChunk, result, "chunk")
         except ray.exceptions.RayError as error:
             raise _refused(self.address, error) from error
 
 
 class _RayWorker:
-    """One process of the cluster."""
+    """A worker process of the cluster."""
 
     def __init__(self, settings: EditSettings) -> None:
-        # Several workers share a machine; threads of one would stand in the way of the others.
+        # Several workers share a machine, so each uses one thread.
         os.environ.setdefault("OMP_NUM_THREADS", "1")
         self.problem: UnbagError | None = None
         try:
@@ -85,17 +85,17 @@ class _RayWorker:
             self.problem = error
 
     def __call__(self, batch: dict[str, Iterable[str]]) -> dict[str, list[str]]:
-        """One chunk; a problem that the user can mend travels back as such."""
-        return {"done": [self._edited(one) for one in batch["chunk"]]}
+        """Edit one chunk; errors for the user are returned, not raised."""
+        return {"done": [self._edit(chunk) for chunk in batch["chunk"]]}
 
-    def _edited(self, chunk: str) -> str:
+    def _edit(self, chunk: str) -> str:
         try:
             if self.problem is not None:
                 raise self.problem
-            done = self.worker(from_json(Chunk, json.loads(str(chunk)), "chunk"))
+            edited = self.worker(from_json(Chunk, json.loads(str(chunk)), "chunk"))
         except UnbagError as error:
             return json.dumps({"error": [error.message, error.expected, error.hint]})
-        return json.dumps(to_json(done))
+        return json.dumps(to_json(edited))
 
 
 @contextmanager
@@ -107,20 +107,20 @@ def _connected(address: str, workers: int) -> Iterator[None]:
         )
     import ray
 
-    ours = not ray.is_initialized()
-    if ours:
+    is_ours = not ray.is_initialized()
+    if is_ours:
         _connect(address, workers)
     context = ray.data.DataContext.get_current()
-    # The job has a progress bar of its own.
-    before, level = context.enable_progress_bars, getLogger("ray.data").level
+    # The job has its own progress bar.
+    progress_bars, level = context.enable_progress_bars, getLogger("ray.data").level
     context.enable_progress_bars = False
     getLogger("ray.data").setLevel(ERROR)
     try:
         yield
     finally:
-        context.enable_progress_bars = before
+        context.enable_progress_bars = progress_bars
         getLogger("ray.data").setLevel(level)
-        if ours:
+        if is_ours:
             ray.shutdown()
 
 
@@ -128,7 +128,7 @@ def _connect(address: str, workers: int) -> None:
     import ray
 
     is_local = address == LOCAL
-    for left in reversed(range(STARTS if is_local else 1)):
+    for attempts_left in reversed(range(STARTS if is_local else 1)):
         try:
             ray.init(
                 address=None if is_local else address,
@@ -137,10 +137,10 @@ def _connect(address: str, workers: int) -> None:
                 logging_level=ERROR,
                 log_to_driver=False,
             )
-        # Ray gives a machine 30 seconds to start it, then raises a bare Exception.
+        # If the cluster does not start in 30 seconds, Ray raises a bare Exception.
         except Exception as error:
             ray.shutdown()
-            if not left:
+            if not attempts_left:
                 raise _refused(address, error) from error
         else:
             return
@@ -151,6 +151,6 @@ def _refused(address: str, error: Exception) -> UnbagError:
     return UnbagError(
         f"the Ray cluster {address!r}: {reason}",
         expected='a cluster that runs, such as "auto", "ray://host:10001" or "local"',
-        hint="`ray status` shows whether it runs and has unbag installed on its machines; what "
-        "was done is kept, and the same command goes on",
+        hint="check with `ray status` that it runs and that unbag is installed on its machines; "
+        "finished chunks are saved, and the same command resumes",
     )

@@ -1,7 +1,7 @@
-"""Runs an edit job: its captions are read, edited chunk by chunk, and written.
+"""Runs an edit job: reads captions, edits them chunk by chunk, and writes the output.
 
 Every finished chunk is saved, so an interrupted job resumes when the same command runs again. The
-output is put together at the end, in the order of the source.
+output is written at the end, in the order of the source.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from unbag.data.readers import FORMS, NEGCLIP, check_written, entries
 from unbag.edits import parsing, wordnet
 from unbag.edits.editor import EditTally
 from unbag.edits.filters import make_filters
-from unbag.edits.jobs.chunks import EDITING, JobEntries, JobFolder, Survey, surveyed
+from unbag.edits.jobs.chunks import EDITING, JobEntries, JobFolder, Survey, survey_source
 from unbag.edits.jobs.ray import RayRunner
 from unbag.edits.jobs.workers import EditSettings, InProcess, Processes, Runner, make_worker
 from unbag.edits.kinds import EditParts, find_kinds
@@ -38,76 +38,77 @@ from unbag.version import __version__
 def run_edit(
     job: EditJob, *, progress: Progress | None = None, runner: Runner | None = None
 ) -> EditSummary:
-    """Edit a collection; a job that is done already is not done again.
+    """Edit a collection; a finished job is not repeated.
 
     Args:
         job: What to edit, and how.
-        progress: Shows how far it is.
-        runner: Does the work; by default processes of this machine, as the job says.
+        progress: Reports progress.
+        runner: Edits the chunks; by default processes of this machine, as set in the job.
     """
     progress = progress or Silent()
     job.check()
-    asked = job.asked()
-    kept = JobFolder.of(job.out)
-    if found := _finished(job, asked, kept, progress):
-        return found
+    identity = job.identity()
+    job_folder = JobFolder.of(job.out)
+    if finished := _finished(job, identity, job_folder, progress):
+        return finished
     runner = runner or _runner(job)
     make_folder(job.out.parent, what="folder", hint="choose another place with --out")
     try:
         with open_run_folder(
-            kept.folder, EDITING, resumes="it resumes after the last chunk that was saved"
+            job_folder.folder, EDITING, resumes="it resumes after the last chunk that was saved"
         ) as run:
             try:
-                # Another process may have ended since the first look: loading takes seconds.
-                summary = _finished(job, asked, kept, progress)
+                # Another process may have finished since the first check: loading takes seconds.
+                summary = _finished(job, identity, job_folder, progress)
             except UnbagError:
-                # The folder may have been made for its lock only.
-                if not kept.done():
-                    kept.remove()
+                # The folder may exist only because of its lock.
+                if not job_folder.done():
+                    job_folder.remove()
                 raise
             if summary is None:
-                identity = RunIdentity(**asked)
-                survey = kept.begin(run, identity, lambda: _surveyed(job, progress))
-                _edit(job, kept, survey, progress, runner)
-                summary = _written(job, asked, kept, survey, progress)
+                survey = job_folder.begin(
+                    run, RunIdentity(**identity), lambda: _survey(job, progress)
+                )
+                _edit(job, job_folder, survey, progress, runner)
+                summary = _finish(job, identity, job_folder, survey, progress)
     except KeyboardInterrupt:
-        progress.say(f"stopped; the same command goes on with what is in {kept.folder}")
+        progress.say(f"stopped; the same command resumes from {job_folder.folder}")
         raise
-    kept.remove()
+    job_folder.remove()
     return summary
 
 
 @dataclass(frozen=True)
 class EditJob:
-    """A collection to edit, and how."""
+    """A collection to edit, and the settings."""
 
     source: Source
     out: Path
     form: str = "jsonl"
-    """In which `out` is written; see `unbag.data.readers`."""
+    """The format of `out`; see `unbag.data.readers`."""
     kinds: tuple[str, ...] = ("default",)
     parts: EditParts = field(default_factory=EditParts)
     filters: tuple[str, ...] = ()
     seed: int = 0
     per_kind: int = 1
     workers: int = 1
-    """Processes; the output is the same for any number."""
+    """Number of processes; the output does not depend on it."""
     ray: str = ""
-    """Address of a Ray cluster, which does the work instead."""
+    """Address of a Ray cluster to use instead of processes."""
     leak: str = ""
-    """A language model that tries to tell edits from originals; for the summary."""
+    """A language model to measure the leak with, for the summary."""
     neighbours: Path | None = None
-    """For NegCLIP's TSV: JSON lines of {"image", "neighbours"}."""
+    """For the NegCLIP TSV: JSON lines of {"image", "neighbours"}."""
     chunk: int = 512
-    """Captions that are edited and saved together."""
+    """Number of captions that are edited and saved together."""
 
     @property
     def settings(self) -> EditSettings:
-        """What a worker needs to know."""
+        """The settings of a worker."""
         return EditSettings(self.kinds, self.parts, self.filters, self.seed, self.per_kind)
 
     def check(self) -> None:
-        """What can be said before anything is read."""
+        """Check everything that can be checked before captions are read."""
         if self.chunk < 1 or self.per_kind < 1 or self.workers < 1:
             raise UnbagError(
                 f"chunk {self.chunk}, per_kind {self.per_kind}, workers {self.workers}",
@@ -125,7 +126,7 @@ class EditJob:
         check_device(self.parts.device)
         self._check_models()
         if self.leak:
-            # It is asked in this process, when all else is done.
+            # The leak is measured in this process after the edits.
             choose_device(self.parts.device)
         place = parsing.find_installed() if self.parts.pipeline == "auto" else self.parts.pipeline
         if place is None or not parsing.is_there(place):
@@ -140,7 +141,7 @@ class EditJob:
             negclip.read_neighbours(self.neighbours)
 
     def _check_models(self) -> None:
-        """That models which are named are there; they are loaded later."""
+        """Check that the named models exist; they are loaded later."""
         kind, _, place = self.parts.rewrite.partition(":")
         for path in (self.leak, self.parts.fill, place if kind == "hf" else ""):
             if path:
@@ -152,10 +153,10 @@ class EditJob:
             else:
                 make_filters([name])
 
-    def asked(self) -> dict[str, Any]:
-        """All that decides the output, as plain values: a job that says the same is the same.
+    def identity(self) -> dict[str, Any]:
+        """Everything that determines the output, as plain values.
 
-        What was found stands for "auto", which may find something else another day.
+        "auto" is replaced by what it finds, since it may find something else later.
         """
         source, parts = self.source, self.parts
         near = Source(str(self.neighbours), "jsonl").fingerprint() if self.neighbours else ""
@@ -184,31 +185,31 @@ class EditJob:
 
 @dataclass(frozen=True, eq=False)
 class EditSummary:
-    """Of a finished job."""
+    """The result of a finished job."""
 
     out: Path
-    asked: dict[str, Any]
-    """See `EditJob.asked`."""
+    identity: dict[str, Any]
+    """See `EditJob.identity`."""
     tally: EditTally
     bad: int
-    """Broken lines that were left out."""
+    """Number of malformed lines, which were skipped."""
     bad_named: tuple[str, ...]
     failures: int
-    """Captions that the editor failed on."""
+    """Number of captions that the editor failed on."""
     failures_named: tuple[str, ...]
     notes: tuple[str, ...]
     leaks: Mapping[str, Leak] = field(default_factory=dict)
-    """By kind, where a language model was asked."""
+    """Leak by kind, if a language model was named."""
 
     @staticmethod
     def path(out: Path) -> Path:
-        """Where the summary of an output is."""
+        """The path of the summary of an output."""
         return out.with_name(f"{out.name}.summary.json")
 
     def write(self) -> None:
-        """Beside the output."""
+        """Write the summary next to the output."""
         tally = to_json(self.tally)
-        said = {
+        record = {
             "out": self.out.name,
             "captions": tally["captions"],
             "edited": tally["edited"],
@@ -219,78 +220,77 @@ class EditSummary:
             "failures": {"count": self.failures, "first": list(self.failures_named)},
             "notes": list(self.notes),
             "leaks": to_json(self.leaks),
-            "asked": self.asked,
+            "asked": self.identity,
         }
-        write_text(self.path(self.out), json.dumps(said, indent=1, ensure_ascii=False) + "\n")
+        write_text(self.path(self.out), json.dumps(record, indent=1, ensure_ascii=False) + "\n")
 
     @classmethod
     def read(cls, out: Path) -> EditSummary | None:
-        """That of an output; None where there is none that can be read."""
+        """Read the summary of an output; None if it is missing or unreadable."""
         try:
-            said = json.loads(cls.path(out).read_text(encoding="utf-8"))
-            bad, failures = said["bad_lines"], said["failures"]
+            record = json.loads(cls.path(out).read_text(encoding="utf-8"))
+            bad, failures = record["bad_lines"], record["failures"]
             return cls(
                 out,
-                said["asked"],
-                from_json(EditTally, said, "summary"),
+                record["asked"],
+                from_json(EditTally, record, "summary"),
                 bad["count"],
                 tuple(bad["first"]),
                 failures["count"],
                 tuple(failures["first"]),
-                tuple(said["notes"]),
-                from_json(dict[str, Leak], said["leaks"], "leaks"),
+                tuple(record["notes"]),
+                from_json(dict[str, Leak], record["leaks"], "leaks"),
             )
         except (OSError, ValueError, KeyError, TypeError, UnbagError):
             return None
 
 
 def _finished(
-    job: EditJob, asked: dict[str, object], kept: JobFolder, progress: Progress
+    job: EditJob, identity: dict[str, object], job_folder: JobFolder, progress: Progress
 ) -> EditSummary | None:
     if not job.out.exists():
         return None
-    found = EditSummary.read(job.out)
-    different = "nothing says how it was made"
-    if found:
-        deciding = {name: value for name, value in found.asked.items() if name != "leak"}
-        different = "; ".join(differences(deciding, asked))
-    if found and not different and job.leak and found.asked.get("leak") != job.leak:
-        different = f"its leak was not measured with {job.leak}, which is done with the edits"
-    if different:
+    summary = EditSummary.read(job.out)
+    difference = "its summary is missing or unreadable"
+    if summary:
+        deciding = {name: value for name, value in summary.identity.items() if name != "leak"}
+        difference = "; ".join(differences(deciding, identity))
+    if summary and not difference and job.leak and summary.identity.get("leak") != job.leak:
+        difference = f"its leak was not measured with {job.leak}"
+    if difference:
         raise UnbagError(
-            f"{job.out} exists already: {different}",
+            f"{job.out} exists already: {difference}",
             expected="an output that is not there yet, or one of the same job",
             hint="delete it, or choose another place with --out",
         )
-    kept.remove()
+    job_folder.remove()
     progress.say(f"{job.out} is done already; nothing was computed")
-    return found
+    return summary
 
 
-def _surveyed(job: EditJob, progress: Progress) -> Survey:
-    found = surveyed(job.source)
-    if job.form == NEGCLIP and found.nameless:
+def _survey(job: EditJob, progress: Progress) -> Survey:
+    survey = survey_source(job.source)
+    if job.form == NEGCLIP and survey.nameless:
         raise UnbagError(
-            f"{found.nameless} of {found.captions} captions of {job.source.name} have no image",
+            f"{survey.nameless} of {survey.captions} captions of {job.source.name} have no image",
             expected="an image for each caption: NegCLIP's TSV names it",
             hint="name the column or field with --image-column",
         )
-    progress.say(f"{found.captions:,} captions of {found.images:,} images in {job.source.name}")
-    if found.bad:
-        progress.say(f"{found.bad:,} broken lines are left out, first {found.bad_named[0]}")
-    if found.come_back:
+    progress.say(f"{survey.captions:,} captions of {survey.images:,} images in {job.source.name}")
+    if survey.bad:
+        progress.say(f"{survey.bad:,} malformed lines are skipped, first {survey.bad_named[0]}")
+    if survey.come_back:
         progress.say(
-            f"{found.come_back:,} images come back after others: sorted by image, their "
-            "captions would be checked against each other"
+            f"{survey.come_back:,} images recur after others: sort by image to compare their "
+            "captions with each other"
         )
-    return found
+    return survey
 
 
 def _runner(job: EditJob) -> Runner:
-    """Made before anything is read, so that a mistake is reported at once.
+    """Make the runner before captions are read, so that mistakes are reported at once.
 
-    Other processes load models of their own; one more of each here would take their memory, and a
-    pipeline as much time as they all take to start.
+    Other processes load their own models; loading them here as well would cost memory and time.
     """
     names_models = job.parts.fill or job.parts.rewrite or job.filters
     if job.workers == 1 and not job.ray:
@@ -303,60 +303,64 @@ def _runner(job: EditJob) -> Runner:
 
 
 def _edit(
-    job: EditJob, kept: JobFolder, survey: Survey, progress: Progress, runner: Runner
+    job: EditJob, job_folder: JobFolder, survey: Survey, progress: Progress, runner: Runner
 ) -> None:
-    done = kept.done()
+    done = job_folder.done()
     if done:
-        progress.say(f"going on: {sum(done.values()):,} of {survey.captions:,} captions are done")
-    todo = (one for one in chunks(entries(job.source), job.chunk) if one.index not in done)
+        progress.say(f"resuming: {sum(done.values()):,} of {survey.captions:,} captions are done")
+    todo = (chunk for chunk in chunks(entries(job.source), job.chunk) if chunk.index not in done)
     with progress.task("edit", survey.captions - sum(done.values())) as advance:
         for finished in runner(todo, job.settings):
-            kept.save(finished)
+            job_folder.save(finished)
             advance(finished.captions)
 
 
-def _written(
-    job: EditJob, asked: dict[str, object], kept: JobFolder, survey: Survey, progress: Progress
+def _finish(
+    job: EditJob,
+    identity: dict[str, object],
+    job_folder: JobFolder,
+    survey: Survey,
+    progress: Progress,
 ) -> EditSummary:
-    """The output, made in the folder of the parts and moved when it is whole.
+    """Write the output in the job folder and move it when it is complete.
 
-    The summary goes first: where there is an output, there is what says how it was made.
+    The summary is written first, so that every output has one.
     """
-    tally, named, failures = kept.tally()
-    made = kept.folder / "output"
+    tally, listed, failures = job_folder.tally()
+    output = job_folder.folder / "output"
     with progress.task("write", tally.captions) as advance:
-        notes = _write(job, JobEntries(job.source, kept, advance), made)
+        notes = _write_output(job, JobEntries(job.source, job_folder, advance), output)
     summary = EditSummary(
         job.out,
-        asked | {"leak": job.leak},
+        identity | {"leak": job.leak},
         tally,
         survey.bad,
         survey.bad_named,
         failures,
-        tuple(named),
+        tuple(listed),
         tuple(notes),
-        leaks(kept.edited(), job.leak, device=job.parts.device) if job.leak else {},
+        leaks(job_folder.edited(), job.leak, device=job.parts.device) if job.leak else {},
     )
     summary.write()
-    made.rename(job.out)
+    output.rename(job.out)
     return summary
 
 
-def _write(job: EditJob, pairs: JobEntries, made: Path) -> list[str]:
-    """Gives what a reader must know of the output."""
+def _write_output(job: EditJob, pairs: JobEntries, output: Path) -> list[str]:
+    """Write the edits in the form of the job; returns notes about the output."""
     if job.form == NEGCLIP:
         near = negclip.read_neighbours(job.neighbours) if job.neighbours else None
         without: list[int] = []
-        write_atomically(made, lambda path: without.append(negclip.write(pairs, path, near)))
+        write_atomically(output, lambda path: without.append(negclip.write(pairs, path, near)))
         return negclip.notes(without[0], near is not None)
     write = FORMS[job.form].write
     if job.form != "shards":
-        write_atomically(made, lambda path: write(pairs, path))
+        write_atomically(output, lambda path: write(pairs, path))
         return []
-    rmtree(made, ignore_errors=True)
+    rmtree(output, ignore_errors=True)
     try:
-        write(pairs, made)
+        write(pairs, output)
     except OSError:
-        rmtree(made, ignore_errors=True)
+        rmtree(output, ignore_errors=True)
         raise
     return []

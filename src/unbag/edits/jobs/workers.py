@@ -1,9 +1,9 @@
 """Edits chunks on this machine: in this process, or in several that are replaced when they die.
 
-A runner is a function of chunks and settings. It may take several chunks at once and give them back
-in any order, as long as it takes no more from the iterator than it works on: a collection need not
-fit in memory. A chunk that is done is the text of a file: a digest of what follows, a line about
-the chunk, then one a caption.
+A runner is a function of chunks and settings. It may work on several chunks at once and return them
+in any order, but must take no more chunks from the iterator than it works on, since a collection
+need not fit in memory. A finished chunk is the text of a file: a digest of the rest, a line about
+the chunk, then one line per caption.
 """
 
 from __future__ import annotations
@@ -33,30 +33,30 @@ from unbag.types import Edited, Given
 from unbag.types.json import from_json, to_json
 
 FAILED = "the editor failed"
-_MANY = 16
-"""From so many captions on, a chunk in which all of them fail means that the editor is broken."""
+_MIN_ALL_FAILED = 16
+"""Minimum number of captions in a chunk for failures of all to mean that the editor is broken."""
 TRIES = 3
-"""Times that a chunk is tried alone before the job is given up."""
+"""Number of attempts at a chunk alone before the job fails."""
 _AHEAD = 2
-"""Chunks in flight for each process: one in work, one waiting."""
+"""Chunks in flight per process: one in work, one waiting."""
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
 @dataclass(frozen=True)
 class EditSettings:
-    """What decides the edits of a caption. Plain data: every process makes its own editor of it."""
+    """What determines the edits of a caption. Plain data: every process makes its own editor."""
 
     kinds: tuple[str, ...] = ("default",)
     parts: EditParts = field(default_factory=EditParts)
     filters: tuple[str, ...] = ()
-    """Besides those that are always on."""
+    """Filters besides those that are always on."""
     seed: int = 0
     per_kind: int = 1
 
 
 @dataclass(frozen=True)
 class EditedChunk:
-    """A chunk that is done, as it is saved."""
+    """A finished chunk, as it is saved."""
 
     index: int
     captions: int
@@ -68,15 +68,15 @@ class Runner(Protocol):
     """Edits chunks, here or elsewhere."""
 
     def __call__(self, chunks: Iterator[Chunk], settings: EditSettings) -> Iterator[EditedChunk]:
-        """Every chunk once, in any order.
+        """Edit every chunk once, in any order.
 
-        Raises UnbagError where the work cannot go on, for example because the pipeline is missing.
-        What was given back before is kept, and a later run is asked for the rest only.
+        Raises UnbagError if the work cannot continue, for example because the pipeline is missing.
+        Chunks returned before are saved, and a later run gets only the rest.
         """
 
 
 def make_worker(settings: EditSettings) -> Worker:
-    """Load everything that the settings name."""
+    """Load the editor, models and filters of the settings."""
     return Worker(
         make_editor(
             settings.kinds,
@@ -89,37 +89,37 @@ def make_worker(settings: EditSettings) -> Worker:
 
 
 Edits = Callable[[Sequence[Given]], tuple[list[Edited], EditTally]]
-"""A `CaptionEditor`, or whatever does the same."""
+"""A `CaptionEditor` or an equivalent function."""
 
 
 @dataclass(frozen=True, eq=False)
 class Worker:
-    """Edits chunks with an editor that was made once."""
+    """Edits chunks with one editor."""
 
     edits: Edits
 
     def __call__(self, chunk: Chunk) -> EditedChunk:
-        """The chunk as it is saved."""
+        """Edit a chunk."""
         total, all_edited, failures = EditTally(), list[Edited](), list[str]()
-        # Edits make many small objects beside the large ones of a pipeline; looking through all of
-        # them for cycles again and again takes a third of the time.
+        # Edits make many small objects next to the large ones of a pipeline; garbage collection of
+        # all of them takes a third of the time.
         with paused_collector():
             for edited, tally, failure in self._edit(chunk.given):
                 all_edited += edited
                 total.add(tally)
                 failures += [failure] if failure else []
-        tried = sum(not one.skipped for one in all_edited) + len(failures)
-        if len(failures) == tried >= _MANY:
+        tried = sum(not caption.skipped for caption in all_edited) + len(failures)
+        if len(failures) == tried >= _MIN_ALL_FAILED:
             raise UnbagError(
                 f"the editor failed on all captions of {chunk}, first on {failures[0]}",
                 expected="an editor that fails on some captions at most",
-                hint="what was done is kept: mend the cause and give the same command again",
+                hint="fix the cause and run the same command again; finished chunks are saved",
             )
         text = as_text(all_edited, total, failures)
         return EditedChunk(chunk.index, len(chunk.given), text)
 
     def _edit(self, given: Sequence[Given]) -> Iterator[tuple[list[Edited], EditTally, str]]:
-        """All at once; if that fails by halves, until the captions that fail stand alone."""
+        """Edit all captions at once; on failure split them in halves until single captions fail."""
         try:
             edited, tally = self.edits(given)
         except UnbagError:
@@ -134,24 +134,24 @@ class Worker:
             yield from self._edit(given[:half])
             yield from self._edit(given[half:])
             return
-        one = Edited(given[0].id, cleaned(given[0].text), (), f"{FAILED}: {name}")
+        failed = Edited(given[0].id, cleaned(given[0].text), (), f"{FAILED}: {name}")
         tally = EditTally()
-        tally.count_captions([one])
-        yield [one], tally, f"{given[0].id!r}: {name}: {message}"[:300]
+        tally.count_captions([failed])
+        yield [failed], tally, f"{given[0].id!r}: {name}: {message}"[:300]
 
 
 Make: TypeAlias = Callable[[EditSettings], Worker]
-"""What loads the editor, once a process."""
+"""Loads the editor, once per process."""
 
 
 @dataclass(frozen=True)
 class InProcess:
-    """Chunk after chunk, here."""
+    """Edits chunk after chunk in this process."""
 
     make: Make = make_worker
 
     def __call__(self, chunks: Iterator[Chunk], settings: EditSettings) -> Iterator[EditedChunk]:
-        """In their order."""
+        """Edit the chunks in order."""
         worker: Worker | None = None
         for chunk in chunks:
             worker = worker or self.make(settings)
@@ -160,47 +160,47 @@ class InProcess:
 
 @dataclass(frozen=True)
 class Processes:
-    """Several processes; the chunks of one that dies are tried again, one at a time.
+    """Edits chunks in several processes; chunks of a dead process are retried, one at a time.
 
-    Nobody says which chunk a dead process was working on. Tried alone, a chunk that kills its
-    process is found, and others are not blamed.
+    It is unknown which chunk a dead process was working on. Retrying the chunks alone finds the one
+    that kills its process.
     """
 
     count: int
     make: Make = make_worker
 
     def __call__(self, chunks: Iterator[Chunk], settings: EditSettings) -> Iterator[EditedChunk]:
-        """As they get done."""
+        """Edit the chunks; yields each when it is finished."""
         with _one_thread_each():
             yield from _Flow(self.count, partial(self.make, settings), chunks).results()
 
 
 @dataclass(eq=False)
 class _Flow:
-    """Chunks on their way through the processes."""
+    """Feeds chunks to the processes and collects results."""
 
     count: int
     make: Callable[[], Worker]
     chunks: Iterator[Chunk]
     suspects: deque[Chunk] = field(default_factory=deque)
-    """Were in flight when a process died."""
+    """Chunks that were in flight when a process died."""
     deaths: Counter[int] = field(default_factory=Counter)
-    """Of chunks that were alone."""
+    """Deaths by chunk, of chunks that ran alone."""
     flight: dict[Future[EditedChunk], Chunk] = field(default_factory=dict)
 
     def results(self) -> Iterator[EditedChunk]:
         pool = self._pool()
         try:
             while self._send(pool):
-                done, _ = wait(self.flight, return_when=FIRST_COMPLETED)
-                for future in done:
+                finished, _ = wait(self.flight, return_when=FIRST_COMPLETED)
+                for future in finished:
                     try:
                         result = future.result()
                     except BrokenProcessPool:
                         continue
                     del self.flight[future]
                     yield result
-                if any(isinstance(one.exception(), BrokenProcessPool) for one in done):
+                if any(isinstance(future.exception(), BrokenProcessPool) for future in finished):
                     pool.shutdown(wait=True, cancel_futures=True)
                     yield from self._after_death()
                     pool = self._pool()
@@ -216,7 +216,7 @@ class _Flow:
         )
 
     def _send(self, pool: ProcessPoolExecutor) -> bool:
-        """Send what may be in flight; False when all is done."""
+        """Submit chunks up to the limit; False when all are finished."""
         if self.suspects:
             if not self.flight:
                 self._submit(pool, self.suspects.popleft())
@@ -229,13 +229,13 @@ class _Flow:
         try:
             self.flight[pool.submit(_work, chunk)] = chunk
         except BrokenProcessPool as error:
-            # It died between two chunks; this one gets a future that says so.
+            # The process died between two chunks: give this chunk a future with the error.
             future: Future[EditedChunk] = Future()
             future.set_exception(error)
             self.flight[future] = chunk
 
     def _after_death(self) -> Iterator[EditedChunk]:
-        """Give back what got done all the same; the rest is tried again."""
+        """Yield chunks that finished anyway; the rest is retried."""
         was_alone = len(self.flight) == 1
         for future, chunk in self.flight.items():
             if future.done() and not future.cancelled() and not future.exception():
@@ -246,29 +246,29 @@ class _Flow:
             if self.deaths[chunk.index] >= TRIES:
                 raise UnbagError(
                     f"the process that edits {chunk} died {TRIES} times",
-                    expected="a process that lives; it may have run out of memory",
-                    hint="what was done is kept: with fewer --workers or a smaller model, give "
-                    "the same command again",
+                    expected="a process that finishes; it may have run out of memory",
+                    hint="run the same command again with fewer --workers or a smaller model; "
+                    "finished chunks are saved",
                 )
         self.flight.clear()
 
 
-class _Here:
-    """The worker of this process: made once, when the process starts."""
+class _ThisProcess:
+    """The worker of this process, made on first use."""
 
     worker: Worker | None = None
     make: Callable[[], Worker] | None = None
 
 
 def _start(make: Callable[[], Worker]) -> None:
-    # Ctrl-C goes to every process of the terminal; only the first one answers it.
+    # Ctrl-C reaches every process of the terminal; only the main process handles it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_parent, daemon=True).start()
-    _Here.make = make
+    _ThisProcess.make = make
 
 
 def _end_with_parent() -> None:
-    """A parent that was killed cannot end its processes: they would wait for ever."""
+    """Exit when the parent dies: a killed parent cannot end its processes."""
     parent = parent_process()
     if parent is not None:
         connection.wait([parent.sentinel])
@@ -276,16 +276,16 @@ def _end_with_parent() -> None:
 
 
 def _work(chunk: Chunk) -> EditedChunk:
-    # Made here and not in `_start`, where an error would only break the pool without a word.
-    if _Here.worker is None:
-        assert _Here.make is not None
-        _Here.worker = _Here.make()
-    return _Here.worker(chunk)
+    # Made here and not in `_start`, where an error would break the pool without a message.
+    if _ThisProcess.worker is None:
+        assert _ThisProcess.make is not None
+        _ThisProcess.worker = _ThisProcess.make()
+    return _ThisProcess.worker(chunk)
 
 
 @contextmanager
 def _one_thread_each() -> Iterator[None]:
-    """New processes read these when they start; threads beyond the cores only slow them down."""
+    """Set the number of threads of new processes to one: more threads than cores are slower."""
     before = {name: os.environ.get(name) for name in _THREADS}
     os.environ.update(dict.fromkeys(_THREADS, "1"))
     try:
@@ -299,15 +299,15 @@ def _one_thread_each() -> Iterator[None]:
 
 
 def as_text(edited: Sequence[Edited], tally: EditTally, failures: Sequence[str]) -> str:
-    """What a file of one chunk holds."""
+    """The content of the file of a chunk."""
     head = ChunkHead(len(edited), tally, tuple(failures))
-    text = "".join(json_line(to_json(one)) + "\n" for one in (head, *edited))
+    text = "".join(json_line(to_json(record)) + "\n" for record in (head, *edited))
     return f"{_digest(text)}\n{text}"
 
 
 @dataclass(frozen=True, eq=False)
 class ChunkHead:
-    """The line about the chunk: what is known of all of it."""
+    """The line about the whole chunk."""
 
     captions: int
     tally: EditTally
@@ -316,17 +316,17 @@ class ChunkHead:
 
 
 def read_head(file: IO[str]) -> ChunkHead:
-    """Of an open file; the digest is not looked at."""
+    """Read the head of an open file, without checking the digest."""
     file.readline()
     return from_json(ChunkHead, json.loads(file.readline()), "chunk")
 
 
 def read_edited(content: str) -> list[Edited]:
-    """The captions of a file; ValueError unless it is as it was written."""
+    """Read the captions of a file; ValueError if the digest does not match."""
     digest, _, text = content.partition("\n")
     if digest != _digest(text):
         raise ValueError(digest)
-    # Not `splitlines`: captions may hold other ends of lines, such as U+2028.
+    # Not `splitlines`: captions may contain other line separators, such as U+2028.
     return [from_json(Edited, json.loads(line), "caption") for line in text.split("\n")[1:-1]]
 
 

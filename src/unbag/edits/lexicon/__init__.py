@@ -1,14 +1,14 @@
-"""The word lists of the edit rules: TOML files of this folder, each read when it is first needed.
+"""The word lists of the edit rules: TOML files in this folder, each read on first use.
 
-Every entry of a file is a text in one of four forms:
+Every entry of a file has one of four forms:
 
 - words, separated by spaces;
-- lines, of which one that begins with four spaces continues the line before;
+- lines; a line that begins with four spaces continues the one before;
 - a table, of lines "word: others" or "word word: others";
 - replacements, of lines "old > new", or "one = other" for both ways.
 
-Words are lemmas in lower case, written for captions of photographs. A word that is missing makes a
-rule decline or be less strict, never fail. Lists that several rules share have a name here.
+Words are lemmas in lower case, written for captions of photographs. A missing
+word makes a rule skip a place or be less strict, never fail. Shared lists are constants here.
 """
 
 from __future__ import annotations
@@ -40,17 +40,19 @@ class WordLists:
         return tuple(self.texts[key].replace("\n    ", " ").strip().splitlines())
 
     def table(self, key: str) -> Mapping[str, tuple[str, ...]]:
-        """Lines "word: a b c" as a mapping; a word of several lines gets all of them."""
-        found: dict[str, tuple[str, ...]] = {}
+        """Lines "word: a b c" as a mapping. A word on several lines gets the words of all."""
+        table: dict[str, tuple[str, ...]] = {}
         for line in self.lines(key):
             words, _, others = line.partition(":")
             for word in words.split():
-                found[word] = (*found.get(word, ()), *others.split())
-        return MappingProxyType(found)
+                table[word] = (*table.get(word, ()), *others.split())
+        return MappingProxyType(table)
 
     def sets(self, key: str) -> Mapping[str, frozenset[str]]:
-        """A table with sets of words."""
-        return MappingProxyType({word: frozenset(some) for word, some in self.table(key).items()})
+        """A table with its words as sets."""
+        return MappingProxyType(
+            {word: frozenset(others) for word, others in self.table(key).items()}
+        )
 
     def classes(self, key: str) -> Mapping[str, str]:
         """For each word after the colons of a table, the word before its colon."""
@@ -58,18 +60,18 @@ class WordLists:
         return MappingProxyType({word: name for name, words in table.items() for word in words})
 
     def replacements(self, key: str) -> Mapping[str, str]:
-        """Lines "old > new" and "one = other" as a mapping; the first that names a text decides."""
-        found: dict[str, str] = {}
+        """Lines "old > new" and "one = other" as a mapping. The first line of a key decides."""
+        table: dict[str, str] = {}
         for line in self.lines(key):
-            one, sign, other = line.partition(" = ") if " = " in line else line.partition(" > ")
-            found.setdefault(one, other)
-            if sign == " = ":
-                found.setdefault(other, one)
-        return MappingProxyType(found)
+            old, separator, new = line.partition(" = ") if " = " in line else line.partition(" > ")
+            table.setdefault(old, new)
+            if separator == " = ":
+                table.setdefault(new, old)
+        return MappingProxyType(table)
 
     def pairs(self, key: str) -> frozenset[tuple[str, str]]:
-        """Every pair of a word of a table and one after its colon, in both orders."""
-        pairs = [(word, other) for word, some in self.table(key).items() for other in some]
+        """All pairs of a word before and a word after the colon of a table, in both orders."""
+        pairs = [(word, other) for word, others in self.table(key).items() for other in others]
         return frozenset([*pairs, *((other, word) for word, other in pairs)])
 
 
@@ -114,7 +116,7 @@ COLOUR_NAMES: Mapping[str, str] = MappingProxyType(
     {word: word for word in _TRUTH.sequence("colours")}
     | {word: name for word, (name,) in _TRUTH.table("colours_spelt_otherwise").items()}
 )
-"""Words for colours, each with the colour in one spelling."""
+"""Words for colours, each with the colour in a canonical spelling."""
 
 LOOKING_BACK = word_lists("reorder").words("looking_back")
 WORD_GROUPS: Mapping[str, frozenset[str]] = MappingProxyType(
@@ -123,14 +125,14 @@ WORD_GROUPS: Mapping[str, frozenset[str]] = MappingProxyType(
         for name in ("@people", "@grazers", "@vehicles", "@things", "@clothes")
     }
 )
-"""Names for several words, as conditions of synonyms use them."""
+"""Groups of words that the conditions of synonyms use by name."""
 
 
-def is_near(one: str, other: str) -> bool:
-    """Whether two nouns may name the same thing: a sofa is a couch, a man a person."""
-    return one == other or (one, other) in _NEAR
+def is_near(noun: str, other: str) -> bool:
+    """Whether two nouns may denote the same thing: a sofa is a couch, a man is a person."""
+    return noun == other or (noun, other) in _NEAR
 
 
 def is_fixed(adjective: str, noun: str) -> bool:
-    """Whether the two are one name ("hot dog", "red wine"), in lower case as they stand."""
+    """Whether two lower-case words form a fixed name ("hot dog", "red wine")."""
     return (adjective, noun) in _NAMES

@@ -1,1 +1,1 @@
-"""Kinds of edits that make a caption false, by rules and word lists."""
+"""Hard negatives from rules and word lists."""

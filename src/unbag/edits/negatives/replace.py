@@ -1,9 +1,9 @@
 """Hard negatives that replace a colour, material, size, state, action or relation (SVLC, CREPE).
 
-Whole words by our own lists: what replaces a word is false of the same thing, never near. Names are
-left alone ("red wine", "black and white photo"), and no word is put in that the caption has
-already. Relations are prepositions between things that can be on, under or beside each other, and
-verbs with an object. Nouns are replaced in `unbag.edits.negatives.wordnet`.
+Replacements come from our own word lists: the new word is clearly false of the same thing. Names
+("red wine", "black and white photo") are skipped, and the new word is never one that the caption
+already has. Relations are prepositions between things that can be on, under or next to each other,
+and verbs with an object. `unbag.edits.negatives.wordnet` replaces nouns.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from unbag.edits.lexicon import (
 from unbag.edits.nouns import doer
 from unbag.edits.parsed import ADJECTIVE_TAGS, BE, NOUN_TAGS, NounRelation, Parsed, relations_in
 
-# What replace_attribute and its four parts look up.
+# Word lists of replace_attribute and its four parts.
 _ATTRIBUTES = word_lists("attributes")
 _NATURAL_COLOURS = _ATTRIBUTES.words("natural_colours")
 _SHADES = _ATTRIBUTES.words("shades")
@@ -50,23 +50,23 @@ _STATES = {**REPLACED_STATES, **AGES, **_AGES_OF_THINGS}
 _MATERIALS = {**REPLACED_MATERIALS, **REPLACED_FABRICS, **REPLACED_PAVINGS}
 _WATERS = _ATTRIBUTES.words("waters")
 _GROUNDS = _ATTRIBUTES.words("grounds")
-_SAID_ONLY_OF = {
+_STATES_ONLY_OF = {
     "calm": _WATERS - {"puddle", "spot"},
     **_ATTRIBUTES.sets("said_only_of"),
 }
-"""Some states are said of few things."""
-_NEVER_SAID_OF = {
+"""States that only these nouns can have."""
+_STATES_NEVER_OF = {
     "dry": (_WATERS - {"creek", "river", "stream", "pond", "spot"}) | {"snow", "ice"},
     "full": _GROUNDS | {"stretch", "space", "sky", "landscape", "plain", "desert", "highway"},
     "clean": _GROUNDS | _WATERS,
     **_ATTRIBUTES.sets("never_said_of"),
 }
-"""Others of all but these."""
+"""States that these nouns cannot have."""
 
-# What replace_action looks up.
+# Word lists of replace_action.
 _ACTIONS = word_lists("actions")
 _OBJECTS = {"person": PEOPLE, "animal": ANIMALS, **_ACTIONS.sets("objects")}
-"""Classes of objects that a verb may act on."""
+"""Classes of objects of verbs."""
 _WITH_OBJECT = _ACTIONS.table("with_object")
 _WITHOUT_OBJECT = _ACTIONS.table("without_object")
 _OF_ANIMALS = _ACTIONS.table("of_animals")
@@ -75,11 +75,11 @@ _WAYS = _ACTIONS.words("ways")
 _ACTION_VERBS = frozenset((*(key.partition("/")[0] for key in _WITH_OBJECT), *_WITHOUT_OBJECT))
 _DEPENDENT = ("prt", "xcomp", "ccomp", "dative", "oprd", "acomp", "neg", "nsubjpass")
 _TENSED = frozenset(("VBG", "VBZ", "VBP", "VBD", "VB"))
-# "Lying" is the one form that the dictionary gives for another verb first.
+# The dictionary gives the form of another verb first.
 _FORMS = {("lie", "VBG"): "lying", ("lie", "VBD"): "lay"}
 _BODY = _ACTIONS.words("body")
 
-# What replace_relation looks up.
+# Word lists of replace_relation.
 _RELATIONS = word_lists("relations")
 _THINGS = _RELATIONS.words("things")
 _HOLLOW = _RELATIONS.words("hollow")
@@ -96,58 +96,58 @@ _TIED_TO = _RELATIONS.words("tied_to")
 
 
 def replace_colour(parsed: Parsed) -> list[Changes]:
-    """A colour by another."""
-    return _replaced(parsed, REPLACED_COLOURS, _colours_for)
+    """Replace a colour by another."""
+    return _replace_words(parsed, REPLACED_COLOURS, _colours_for)
 
 
 def replace_material(parsed: Parsed) -> list[Changes]:
-    """What a thing is made of."""
-    return _replaced(parsed, _MATERIALS, _materials_for)
+    """Replace a material by another."""
+    return _replace_words(parsed, _MATERIALS, _materials_for)
 
 
 def replace_size(parsed: Parsed) -> list[Changes]:
-    """A size by its contrary."""
-    return _replaced(parsed, REPLACED_SIZES, _sizes_for)
+    """Replace a size by its opposite."""
+    return _replace_words(parsed, REPLACED_SIZES, _sizes_for)
 
 
 def replace_state(parsed: Parsed) -> list[Changes]:
-    """A state, an age, a pattern or a shape by one that excludes it."""
-    return _replaced(parsed, _STATES, _states_for)
+    """Replace a state, age, pattern or shape by one that excludes it."""
+    return _replace_words(parsed, _STATES, _states_for)
 
 
 def replace_attribute(parsed: Parsed) -> list[Changes]:
-    """A colour, a material, a size or a state by one that excludes it."""
+    """Replace a colour, material, size or state by one that excludes it."""
     rules = (replace_colour, replace_material, replace_size, replace_state)
     return [changes for rule in rules for changes in rule(parsed)]
 
 
 def replace_action(parsed: Parsed) -> list[Changes]:
-    """A verb by one that cannot be true at the same time."""
-    found: list[Changes] = []
-    said = frozenset(parsed.words[at].lemma for at in parsed.verbs)
+    """Replace a verb by one that cannot be true at the same time."""
+    edits: list[Changes] = []
+    lemmas = frozenset(parsed.words[i].lemma for i in parsed.verbs)
     for verb in parsed.verbs:
         lemma, tag = verb_lemma(parsed, verb), parsed.words[verb].tag
         if lemma not in _ACTION_VERBS or tag not in _TENSED:
             continue
         if parsed.child(verb, *_DEPENDENT) is not None:
             continue
-        found += [
+        edits += [
             (parsed.change(verb, verb, _FORMS.get((new, tag)) or inflected(new, tag)),)
-            for new in _excluding(parsed, verb, lemma)
-            if new not in said
+            for new in _excluding_verbs(parsed, verb, lemma)
+            if new not in lemmas
         ]
-    return found
+    return edits
 
 
 def replace_relation(parsed: Parsed) -> list[Changes]:
-    """A preposition or a verb between two nouns."""
+    """Replace a preposition or verb between two nouns."""
     return [
         changes
-        for one in relations_in(parsed)
+        for relation in relations_in(parsed)
         for changes in (
-            _other_verbs(parsed, one, one.verb)
-            if one.is_direct and one.verb is not None
-            else _other_prepositions(parsed, one)
+            _other_verbs(parsed, relation, relation.verb)
+            if relation.is_direct and relation.verb is not None
+            else _other_prepositions(parsed, relation)
         )
     ]
 
@@ -179,103 +179,101 @@ REPLACE_RELATION = rule_kind(
 )
 
 
-def _replaced(
+def _replace_words(
     parsed: Parsed,
     words: Mapping[str, tuple[str, ...]],
-    fitting: Callable[[Parsed, int], Iterable[str]],
+    candidates: Callable[[Parsed, int], Iterable[str]],
 ) -> list[Changes]:
-    found: list[Changes] = []
-    for at, text in enumerate(parsed.lower):
-        if text in words and at not in parsed.bound and not _is_in_name(parsed, at):
-            found += [
-                (parsed.change(at, at, new),)
-                for new in fitting(parsed, at)
+    edits: list[Changes] = []
+    for i, text in enumerate(parsed.lower):
+        if text in words and i not in parsed.bound and not _is_in_name(parsed, i):
+            edits += [
+                (parsed.change(i, i, new),)
+                for new in candidates(parsed, i)
                 if new not in parsed.lower
             ]
-    return found
+    return edits
 
 
-def _is_in_name(parsed: Parsed, at: int) -> bool:
-    """Whether it is part of a name, of a compound word, or no word that describes."""
-    after, before = parsed.lower_at(at + 1), parsed.lower_at(at - 1)
-    if "-" in (before, after) or before in ("'s", "'") or is_fixed(parsed.lower[at], after):
+def _is_in_name(parsed: Parsed, i: int) -> bool:
+    """Whether a word is part of a name or of a compound, so that it does not describe."""
+    after, before = parsed.lower_at(i + 1), parsed.lower_at(i - 1)
+    if "-" in (before, after) or before in ("'s", "'") or is_fixed(parsed.lower[i], after):
         return True
-    word = parsed.words[at]
-    return word.tag in ("NNP", "NNPS") or (
-        at > 0 and word.text[0].isupper() and not parsed.is_upper
-    )
+    word = parsed.words[i]
+    return word.tag in ("NNP", "NNPS") or (i > 0 and word.text[0].isupper() and not parsed.is_upper)
 
 
-def _noun_of(parsed: Parsed, at: int) -> int | None:
-    """The noun it stands before, alone or in a list: "red" in "red and blue kites"."""
-    word = parsed.words[at]
+def _noun_of(parsed: Parsed, i: int) -> int | None:
+    """The noun after an adjective, alone or in a list: "red" in "red and blue kites"."""
+    word = parsed.words[i]
     while word.dep == "conj" and parsed.words[word.head].pos in ("ADJ", "NOUN"):
-        if word.head == at:
+        if word.head == i:
             break
-        at, word = word.head, parsed.words[word.head]
-    is_before = word.dep in ("amod", "compound", "nmod") and word.head > at
+        i, word = word.head, parsed.words[word.head]
+    is_before = word.dep in ("amod", "compound", "nmod") and word.head > i
     return word.head if is_before and parsed.words[word.head].tag in NOUN_TAGS else None
 
 
-def _described(parsed: Parsed, at: int) -> int | None:
-    """The noun an adjective tells about: before it, or as "the bus is red"."""
-    noun = _noun_of(parsed, at)
-    word = parsed.words[at]
+def _described_noun(parsed: Parsed, i: int) -> int | None:
+    """The noun that an adjective describes: after it, or as in "the bus is red"."""
+    noun = _noun_of(parsed, i)
+    word = parsed.words[i]
     if noun is not None or word.dep != "acomp":
         return noun
-    if parsed.child(at, "prep") is not None or parsed.lower[word.head] not in BE:
+    if parsed.child(i, "prep") is not None or parsed.lower[word.head] not in BE:
         return None
     return parsed.child(word.head, "nsubj")
 
 
-def _colours_for(parsed: Parsed, at: int) -> Sequence[str]:
-    text = parsed.lower[at]
-    noun = _described(parsed, at)
+def _colours_for(parsed: Parsed, i: int) -> Sequence[str]:
+    text = parsed.lower[i]
+    noun = _described_noun(parsed, i)
     if noun is None:
-        return REPLACED_COLOURS[text] if _is_worn(parsed, at) else ()
+        return REPLACED_COLOURS[text] if _is_worn(parsed, i) else ()
     lemma = parsed.lemma_at(noun)
-    # "Black and white" says how an image was taken.
+    # "Black and white" describes the image itself.
     if lemma in IMAGES or lemma in ("cross", "tv", "television", "movie"):
         return ()
-    if parsed.words[at].tag not in (*ADJECTIVE_TAGS, "NN") or lemma in PEOPLE or lemma in COLOURS:
+    if parsed.words[i].tag not in (*ADJECTIVE_TAGS, "NN") or lemma in PEOPLE or lemma in COLOURS:
         return ()
-    if text in ("gold", "silver") and parsed.words[at].dep in ("compound", "nmod"):
+    if text in ("gold", "silver") and parsed.words[i].dep in ("compound", "nmod"):
         return ()
-    new = [c for c in REPLACED_COLOURS[text] if not is_fixed(c, parsed.lower_at(at + 1))]
+    new = [c for c in REPLACED_COLOURS[text] if not is_fixed(c, parsed.lower_at(i + 1))]
     if lemma in ANIMALS or lemma in _HAIR:
         new = [colour for colour in new if colour in _NATURAL_COLOURS]
-    if parsed.lower_at(at - 1) in _SHADES:
+    if parsed.lower_at(i - 1) in _SHADES:
         new = [colour for colour in new if colour not in _SHADELESS]
     return new
 
 
-def _is_worn(parsed: Parsed, at: int) -> bool:
-    """Whether it is the whole of "dressed in red" or "a man in red"."""
-    word = parsed.words[at]
-    if word.dep != "pobj" or parsed.lower[at - 1] != "in" or parsed.children[at]:
+def _is_worn(parsed: Parsed, i: int) -> bool:
+    """Whether a colour stands for clothes, as in "dressed in red" or "a man in red"."""
+    word = parsed.words[i]
+    if word.dep != "pobj" or parsed.lower[i - 1] != "in" or parsed.children[i]:
         return False
-    of = parsed.words[parsed.words[word.head].head]
-    return of.lemma in _WORN_IN or of.lemma in PEOPLE
+    holder = parsed.words[parsed.words[word.head].head]
+    return holder.lemma in _WORN_IN or holder.lemma in PEOPLE
 
 
-def _materials_for(parsed: Parsed, at: int) -> Sequence[str]:
-    text, noun = parsed.lower[at], _noun_of(parsed, at)
-    if noun is None or noun - at > 2 or parsed.lower[at + 1] in ("and", "or", ",", "/"):
+def _materials_for(parsed: Parsed, i: int) -> Sequence[str]:
+    text, noun = parsed.lower[i], _noun_of(parsed, i)
+    if noun is None or noun - i > 2 or parsed.lower[i + 1] in ("and", "or", ",", "/"):
         return ()
-    if at and (parsed.words[at - 1].tag in NOUN_TAGS or parsed.lower[at - 1] == "stained"):
+    if i and (parsed.words[i - 1].tag in NOUN_TAGS or parsed.lower[i - 1] == "stained"):
         return ()
     if parsed.lemma_at(noun) in _PAVED:
         return REPLACED_PAVINGS.get(text, ())
     if text in REPLACED_FABRICS:
         return REPLACED_FABRICS[text]
     new = REPLACED_MATERIALS.get(text, ())
-    return [word for word in new if not is_fixed(word, parsed.lower_at(at + 1))]
+    return [word for word in new if not is_fixed(word, parsed.lower_at(i + 1))]
 
 
-def _sizes_for(parsed: Parsed, at: int) -> Sequence[str]:
-    text, noun = parsed.lower[at], _described(parsed, at)
+def _sizes_for(parsed: Parsed, i: int) -> Sequence[str]:
+    text, noun = parsed.lower[i], _described_noun(parsed, i)
     lemma = parsed.lemma_at(noun)
-    if noun is None or parsed.words[at].tag != "JJ":
+    if noun is None or parsed.words[i].tag != "JJ":
         return ()
     if lemma in _CHILDREN and text in _SIZES_OF_CHILDREN:
         return ()
@@ -285,63 +283,63 @@ def _sizes_for(parsed: Parsed, at: int) -> Sequence[str]:
     return () if is_no_size else REPLACED_SIZES[text]
 
 
-def _states_for(parsed: Parsed, at: int) -> Iterator[str]:
-    text, noun = parsed.lower[at], _described(parsed, at)
-    if noun is None or (parsed.words[at].tag in NOUN_TAGS and text not in AGES):
+def _states_for(parsed: Parsed, i: int) -> Iterator[str]:
+    text, noun = parsed.lower[i], _described_noun(parsed, i)
+    if noun is None or (parsed.words[i].tag in NOUN_TAGS and text not in AGES):
         return
     lemma = parsed.lemma_at(noun)
     is_alive = lemma in ALIVE
     # "three years old", "rain soaked"
-    follows_noun = at > 0 and parsed.words[at - 1].tag in (*NOUN_TAGS, "CD", "HYPH")
+    follows_noun = i > 0 and parsed.words[i - 1].tag in (*NOUN_TAGS, "CD", "HYPH")
     if follows_noun or lemma in GROUPINGS or lemma in IMAGES:
         return
     if is_alive and lemma in _CHILDREN:
         return
     if text in AGES or text in _AGES_OF_THINGS:
         yield from (AGES if is_alive else _AGES_OF_THINGS).get(text, ())
-    elif is_fixed(text, parsed.lower[noun]) or _is_graded(parsed, at):
+    elif is_fixed(text, parsed.lower[noun]) or _is_graded(parsed, i):
         return
-    elif parsed.words[at].tag != "VBG" or text in ("smiling", "sleeping", "crying", "moving"):
+    elif parsed.words[i].tag != "VBG" or text in ("smiling", "sleeping", "crying", "moving"):
         for new in REPLACED_STATES[text]:
-            if _is_said_of(new, lemma, instead_of=text):
+            if _can_have_state(new, lemma, instead_of=text):
                 yield new
 
 
-def _is_said_of(state: str, noun: str, *, instead_of: str) -> bool:
-    """Whether a thing with this lemma can be in the state: no rock is calm, no water dry."""
+def _can_have_state(state: str, noun: str, *, instead_of: str) -> bool:
+    """Whether a noun can be in a state: no rock is calm, no water dry."""
     if (instead_of, state) == ("muddy", "dry"):
-        # Mud dries on dogs and cars; only ground is muddy because it is wet.
+        # Mud dries on dogs and cars; only of ground is dry the opposite of muddy.
         return noun in _GROUNDS
-    if is_fixed(state, noun) or noun in _NEVER_SAID_OF.get(state, ()):
+    if is_fixed(state, noun) or noun in _STATES_NEVER_OF.get(state, ()):
         return False
-    return state not in _SAID_ONLY_OF or noun in _SAID_ONLY_OF[state]
+    return state not in _STATES_ONLY_OF or noun in _STATES_ONLY_OF[state]
 
 
-def _is_graded(parsed: Parsed, at: int) -> bool:
-    """Whether "partly" or "brightly" stands before it: nothing is partly cloudless."""
-    before = parsed.lower_at(at - 1)
+def _is_graded(parsed: Parsed, i: int) -> bool:
+    """Whether an adverb such as "partly" or "brightly" precedes: nothing is partly cloudless."""
+    before = parsed.lower_at(i - 1)
     return before in ("wide", "half", "fast") or (before.endswith("ly") and before != "really")
 
 
-def _excluding(parsed: Parsed, verb: int, lemma: str) -> Iterator[str]:
+def _excluding_verbs(parsed: Parsed, verb: int, lemma: str) -> Iterator[str]:
     thing = parsed.child(verb, "dobj")
     if thing is not None:
-        for of, words in _OBJECTS.items():
+        for object_class, words in _OBJECTS.items():
             if parsed.lemma_at(thing) in words:
-                yield from _WITH_OBJECT.get(f"{lemma}/{of}", ())
+                yield from _WITH_OBJECT.get(f"{lemma}/{object_class}", ())
         return
     subject, children = doer(parsed, verb), parsed.children[verb]
     is_joined = parsed.child(verb, "conj") is not None or parsed.words[verb].dep == "conj"
     if is_joined or subject is None:
         return
-    # Where some people stand, others may well sit.
-    if any(parsed.lower[at] in ("some", "several", "many") for at in parsed.children[subject]):
+    # Where some people stand, others may sit.
+    if any(parsed.lower[i] in ("some", "several", "many") for i in parsed.children[subject]):
         return
-    # On one's back nobody runs.
-    if any(parsed.words[below].lemma in _BODY for at in children for below in parsed.children[at]):
+    # Nobody runs on their back.
+    if any(parsed.words[below].lemma in _BODY for i in children for below in parsed.children[i]):
         return
     name = parsed.lemma_at(subject)
-    if any(parsed.lower[at] in _WAYS for at in children):
+    if any(parsed.lower[i] in _WAYS for i in children):
         yield from _ALONG_WAY.get(lemma, ()) if name in ALIVE else ()
     elif name in PEOPLE:
         yield from _WITHOUT_OBJECT.get(lemma, ())
@@ -356,7 +354,7 @@ def _other_prepositions(parsed: Parsed, relation: NounRelation) -> Iterator[Chan
     has_name = noun > 0 and parsed.words[noun - 1].dep == "compound"
     if not is_still or has_name or thing not in _THINGS or last + 1 != relation.object.first:
         return
-    # The subject may be a word for a place or an image, or belong to the object.
+    # The subject may denote a place or an image, or belong to the object.
     if parsed.lemma_at(relation.subject.head) not in _NO_SUBJECTS:
         for new in _other_links(parsed.text_of(first, last).lower(), thing):
             yield (parsed.change(first, last, new),)
@@ -381,7 +379,7 @@ def _other_verbs(parsed: Parsed, relation: NounRelation, verb: int) -> Iterator[
     if not _TIED_TO.isdisjoint(parsed.lower[relation.object.last + 1 :]):
         return
     is_animal = parsed.lemma_at(relation.subject.head) in ANIMALS
-    # What somebody is about to do ("to throw") is not seen.
+    # A future action ("to throw") is not visible.
     if parsed.lower_at(verb - 1) == "to" or (is_animal and old not in _DONE_BY_ANIMALS):
         return
     for new in _RELATION_VERBS.get(old, ()):

@@ -1,7 +1,7 @@
-"""Hard negatives of place: left and right, front and behind, inside and outside, near, above.
+"""Hard negatives of position: left and right, front and behind, inside and outside, near, above.
 
-Only where the word names a place: not in "left the room", "right now", "on his back". A caption
-that names both sides is mirrored as a whole, so that it contradicts the original and not itself.
+A word is replaced only where it is spatial: not in "left the room", "right now", "on his back". A
+caption with both sides is mirrored as a whole, so that it contradicts the original, not itself.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from unbag.types import Change
 _LISTS = word_lists("spatial")
 _OWNERS = _LISTS.words("owners")
 
-# What left_right looks up.
+# Word lists of left_right.
 _SIDES = _LISTS.replacements("sides")
 _SIDE_PARTS = _LISTS.words("side_parts")
 _TURNING = _LISTS.words("turning")
 _FAR = _LISTS.words("far")
 
-# What front_behind looks up.
+# Word lists of front_behind.
 _FRONT_WORDS = _LISTS.words("front_words")
 _FRONTS = _LISTS.replacements("fronts")
 _FRONT_OBJECTS = _LISTS.words("front_objects")
@@ -37,10 +37,10 @@ _NOT_BEHIND = _LISTS.words("not_behind")
 _NOT_BEHIND_OBJECTS = _LISTS.words("not_behind_objects") | _NOT_BEHIND
 _NOT_BEHIND_VERBS = _LISTS.words("not_behind_verbs")
 _MUTUAL = frozenset(("other", "another"))
-"""Where one thing is behind another, another is in front of one."""
+"""Objects of symmetric relations: "behind each other" is also "in front of each other"."""
 _DEPTHS = _LISTS.replacements("depths")
 
-# What inside_outside and near_far look up.
+# Word lists of inside_outside and near_far.
 _INSIDE = _LISTS.replacements("inside")
 _DOORS = _LISTS.replacements("doors")
 _INSIDE_WORDS = frozenset(("into", "out", *_INSIDE, *_DOORS))
@@ -51,7 +51,7 @@ _NEAR_WORDS = _LISTS.words("near_words")
 _TOWARDS = _LISTS.words("towards")
 _NOT_FAR = _LISTS.words("not_far")
 
-# What above_below looks up.
+# Word lists of above_below.
 _UNDER = frozenset(("under", "underneath", "beneath", "below"))
 _OTHER_LEVEL = _LISTS.replacements("other_level")
 _UP = _LISTS.replacements("up")
@@ -71,15 +71,15 @@ _UP_VERBS = _LISTS.words("up_verbs")
 
 
 def left_right(parsed: Parsed) -> list[Changes]:
-    """Left becomes right and the reverse."""
+    """Replace left by right and the reverse."""
     if _SIDES.keys().isdisjoint(parsed.lower):
         return []
-    places = [at for at, word in enumerate(parsed.lower) if word in _SIDES and _is_side(parsed, at)]
-    changes = [parsed.change(at, at, _SIDES[parsed.lower[at]]) for at in places]
-    if len({parsed.lower[at] for at in places}) < 2:
+    places = [i for i, word in enumerate(parsed.lower) if word in _SIDES and _is_side(parsed, i)]
+    changes = [parsed.change(i, i, _SIDES[parsed.lower[i]]) for i in places]
+    if len({parsed.lower[i] for i in places}) < 2:
         return [(change,) for change in changes]
     if any(b - a <= 4 for a, b in pairwise(places)):
-        # "from left to right", "on the left and right": mirrored, it says the same.
+        # "from left to right", "on the left and right": mirrored, the meaning stays.
         return []
     return [tuple(changes)]
 
@@ -92,18 +92,18 @@ LEFT_RIGHT = rule_kind(
 
 
 def front_behind(parsed: Parsed) -> list[Changes]:
-    """In front of, behind, foreground, background, front and back parts."""
+    """Replace in front of, behind, foreground, background, and front and back parts."""
     if _FRONT_WORDS.isdisjoint(parsed.lower):
         return []
     depths = [
-        parsed.change(at, at, _DEPTHS[word])
-        for at, word in enumerate(parsed.lower)
-        if word in _DEPTHS and _is_in_image(parsed, at)
+        parsed.change(i, i, _DEPTHS[word])
+        for i, word in enumerate(parsed.lower)
+        if word in _DEPTHS and _is_in_image(parsed, i)
     ]
-    if len({one.new for one in depths}) == 2:
+    if len({change.new for change in depths}) == 2:
         return [tuple(depths)]
-    found = [*_front_expressions(parsed), *_behind(parsed), *depths, *_parts(parsed)]
-    return [(change,) for change in found]
+    changes = [*_front_expressions(parsed), *_behind(parsed), *depths, *_parts(parsed)]
+    return [(change,) for change in changes]
 
 
 FRONT_BEHIND = rule_kind(
@@ -114,16 +114,16 @@ FRONT_BEHIND = rule_kind(
 
 
 def inside_outside(parsed: Parsed) -> list[Changes]:
-    """Inside, outside, into, out of, indoors, outdoors."""
+    """Replace inside, outside, into, out of, indoors and outdoors by their opposites."""
     if _INSIDE_WORDS.isdisjoint(parsed.lower):
         return []
-    found: list[Changes] = []
-    for at, word in enumerate(parsed.lower):
+    edits: list[Changes] = []
+    for i, word in enumerate(parsed.lower):
         if word in _DOORS:
-            found.append((parsed.change(at, at, _DOORS[word]),))
-        elif word in _INSIDE and _has_inside(parsed, at):
-            found.append((parsed.change(at, at, _INSIDE[word]),))
-    return [*found, *((change,) for change in _ways(parsed))]
+            edits.append((parsed.change(i, i, _DOORS[word]),))
+        elif word in _INSIDE and _has_inside(parsed, i):
+            edits.append((parsed.change(i, i, _INSIDE[word]),))
+    return [*edits, *((change,) for change in _ways(parsed))]
 
 
 INSIDE_OUTSIDE = rule_kind(
@@ -134,7 +134,7 @@ INSIDE_OUTSIDE = rule_kind(
 
 
 def near_far(parsed: Parsed) -> list[Changes]:
-    """Near and next to become far from; towards becomes away from; and the reverse."""
+    """Replace near and next to by far from, towards by away from, and the reverse."""
     if _NEAR_WORDS.isdisjoint(parsed.lower):
         return []
     return [(change,) for change in (*_near(parsed), *_towards(parsed))]
@@ -146,15 +146,15 @@ NEAR_FAR = rule_kind(
 
 
 def above_below(parsed: Parsed) -> list[Changes]:
-    """Every word for high and low that names a place or a way."""
+    """Replace words for high and low positions and directions."""
     if _VERTICAL_WORDS.isdisjoint(parsed.lower):
         return []
-    found = [(change,) for change in _tops(parsed)]
-    for at, word in enumerate(parsed.lower):
-        if word in _VERTICAL_WORDS and at not in parsed.bound:
-            new = _other_height(parsed, at, word)
-            found += [(parsed.change(at, at, new),)] if new else []
-    return [*found]
+    edits = [(change,) for change in _tops(parsed)]
+    for i, word in enumerate(parsed.lower):
+        if word in _VERTICAL_WORDS and i not in parsed.bound:
+            new = _other_height(parsed, i, word)
+            edits += [(parsed.change(i, i, new),)] if new else []
+    return [*edits]
 
 
 ABOVE_BELOW = rule_kind(
@@ -164,27 +164,27 @@ ABOVE_BELOW = rule_kind(
 )
 
 
-def _is_side(parsed: Parsed, at: int) -> bool:
-    before, after = parsed.lower_at(at - 1), parsed.lower_at(at + 1)
-    if parsed.lower[at].endswith("most"):
+def _is_side(parsed: Parsed, i: int) -> bool:
+    before, after = parsed.lower_at(i - 1), parsed.lower_at(i + 1)
+    if parsed.lower[i].endswith("most"):
         return True
     if after == "-":
-        return parsed.lower_at(at + 2) in ("hand", "handed", "side", "facing")
+        return parsed.lower_at(i + 2) in ("hand", "handed", "side", "facing")
     if after in _SIDE_PARTS:
         is_verb = before in ("have", "has", "had")
-        return not is_verb and parsed.lower_at(at + 2) not in ("up", "man")
+        return not is_verb and parsed.lower_at(i + 2) not in ("up", "man")
     if after == "of":
         return before not in ("what", "all", "'s", "that", "is", "are")
-    if before in _OWNERS or (before in _FAR and parsed.lower_at(at - 2) in _OWNERS):
-        # No noun or adjective may go on there.
-        next_word = parsed.words[at + 1] if after else None
+    if before in _OWNERS or (before in _FAR and parsed.lower_at(i - 2) in _OWNERS):
+        # No noun or adjective may follow.
+        next_word = parsed.words[i + 1] if after else None
         return next_word is None or (
             next_word.tag not in NOUN_TAGS
             and next_word.pos not in ("ADJ", "NUM")
             and next_word.text != "over"
         )
-    # As in "turning left"; often "right" only stresses what follows ("right into the lens").
-    is_turn = at > 0 and parsed.words[at - 1].lemma in _TURNING
+    # As in "turning left"; "right" is often only emphasis ("right into the lens").
+    is_turn = i > 0 and parsed.words[i - 1].lemma in _TURNING
     return is_turn and after in ("", ".", ",", ";", "and", "while", "as", "on", "onto")
 
 
@@ -210,94 +210,96 @@ def _has_front(parsed: Parsed, text: str, last: int) -> bool:
 
 
 def _behind(parsed: Parsed) -> Iterator[Change]:
-    for at, word in enumerate(parsed.words):
-        if parsed.lower[at] != "behind" or parsed.lower_at(at - 1) in ("from", "left", "and"):
+    for i, word in enumerate(parsed.words):
+        if parsed.lower[i] != "behind" or parsed.lower_at(i - 1) in ("from", "left", "and"):
             continue
-        thing = parsed.child(at, "pobj")
+        thing = parsed.child(i, "pobj")
         holder = parsed.words[word.head]
         if thing is None or parsed.words[thing].lemma in _NOT_BEHIND_OBJECTS | _MUTUAL:
             continue
         if holder.lemma not in _NOT_BEHIND_VERBS and holder.lemma not in _NOT_BEHIND:
-            yield parsed.change(at, at, "in front of")
+            yield parsed.change(i, i, "in front of")
 
 
-def _is_in_image(parsed: Parsed, at: int) -> bool:
-    """As in "in the background", "in background"; but no sky comes to the foreground."""
-    start = next((i for i in (at - 1, at - 2, at - 3) if parsed.lower_at(i) in ("in", "int")), 0)
+def _is_in_image(parsed: Parsed, word: int) -> bool:
+    """Whether it is as in "in the background"; not of things such as the sky."""
+    start = next(
+        (i for i in (word - 1, word - 2, word - 3) if parsed.lower_at(i) in ("in", "int")), 0
+    )
     if not start:
-        return parsed.lower_at(0) == "in" and at <= 3
-    between = parsed.lower[start + 1 : at]
-    is_place = all(one in _OWNERS or one in ("far", "immediate", "teh") for one in between)
+        return parsed.lower_at(0) == "in" and word <= 3
+    between = parsed.lower[start + 1 : word]
+    is_place = all(text in _OWNERS or text in ("far", "immediate", "teh") for text in between)
     return is_place and parsed.words[start - 1].lemma not in _NOT_BEHIND
 
 
 def _parts(parsed: Parsed) -> Iterator[Change]:
-    """As in "front wheel", "hind legs", "backyard"."""
-    for at, word in enumerate(parsed.lower):
-        after = parsed.words[at + 1].lemma if at + 1 < len(parsed.words) else ""
+    """Replace parts such as "front wheel", "hind legs", "backyard"."""
+    for i, word in enumerate(parsed.lower):
+        after = parsed.words[i + 1].lemma if i + 1 < len(parsed.words) else ""
         if word == "front" and after in _FRONT_PARTS:
-            yield parsed.change(at, at, "back")
+            yield parsed.change(i, i, "back")
         elif after in _BACK_PARTS_OF.get(word, ()):
-            yield parsed.change(at, at, "front")
-        elif word == "backyard" and parsed.lower_at(at + 1) not in ("pool", "fence"):
-            yield parsed.change(at, at, "front yard")
+            yield parsed.change(i, i, "front")
+        elif word == "backyard" and parsed.lower_at(i + 1) not in ("pool", "fence"):
+            yield parsed.change(i, i, "front yard")
 
 
-def _has_inside(parsed: Parsed, at: int) -> bool:
-    after = parsed.lower_at(at + 1)
-    if parsed.lower_at(at - 1) in ("the", "an", "from"):
+def _has_inside(parsed: Parsed, i: int) -> bool:
+    after = parsed.lower_at(i + 1)
+    if parsed.lower_at(i - 1) in ("the", "an", "from"):
         return False
     if after in ("", ".", ","):
-        return parsed.words[at].tag == "RB"
-    thing = parsed.child(at + 1 if after == "of" else at, "pobj")
+        return parsed.words[i].tag == "RB"
+    thing = parsed.child(i + 1 if after == "of" else i, "pobj")
     return thing is not None and parsed.words[thing].lemma in _DRY
 
 
 def _ways(parsed: Parsed) -> Iterator[Change]:
-    """As in "jumping into the pool", "jumping out of the pool"."""
-    for at, word in enumerate(parsed.lower):
-        last = at + 1 if word == "out" and parsed.lower_at(at + 1) == "of" else at
-        if word != "into" and last == at:
+    """Exchange "into" and "out of", as in "jumping into the pool"."""
+    for i, word in enumerate(parsed.lower):
+        last = i + 1 if word == "out" and parsed.lower_at(i + 1) == "of" else i
+        if word != "into" and last == i:
             continue
-        thing, verb = parsed.child(last, "pobj"), parsed.words[at - 1] if at else None
+        thing, verb = parsed.child(last, "pobj"), parsed.words[i - 1] if i else None
         if thing is None or parsed.words[thing].lemma not in _ENTERED or verb is None:
             continue
         if verb.lemma in _ENTERING and verb.pos == "VERB":
-            yield parsed.change(at, last, "out of" if word == "into" else "into")
+            yield parsed.change(i, last, "out of" if word == "into" else "into")
 
 
 def _near(parsed: Parsed) -> Iterator[Change]:
-    for at, word in enumerate(parsed.lower):
-        before, after = parsed.lower_at(at - 1), parsed.lower_at(at + 1)
-        if word in ("near", "beside") and _has_object(parsed, at):
-            yield parsed.change(at, at, "far from")
-        elif word in ("next", "close") and after == "to" and _has_object(parsed, at + 1):
+    for i, word in enumerate(parsed.lower):
+        before, after = parsed.lower_at(i - 1), parsed.lower_at(i + 1)
+        if word in ("near", "beside") and _has_object(parsed, i):
+            yield parsed.change(i, i, "far from")
+        elif word in ("next", "close") and after == "to" and _has_object(parsed, i + 1):
             if before not in ("right", "very", "so", "too", "up", "directly"):
-                yield parsed.change(at, at + 1, "far away from" if word == "next" else "far from")
+                yield parsed.change(i, i + 1, "far away from" if word == "next" else "far from")
         elif word == "far" and before != "not":
             # "far from" or "far away from"
-            last = at + 2 if after == "away" else at + 1
+            last = i + 2 if after == "away" else i + 1
             if parsed.lower_at(last) == "from":
-                yield parsed.change(at, last, "close to")
+                yield parsed.change(i, last, "close to")
 
 
-def _has_object(parsed: Parsed, at: int) -> bool:
-    thing = parsed.child(at, "pobj")
+def _has_object(parsed: Parsed, i: int) -> bool:
+    thing = parsed.child(i, "pobj")
     return thing is not None and parsed.words[thing].lemma not in _NOT_FAR
 
 
 def _towards(parsed: Parsed) -> Iterator[Change]:
-    for at, word in enumerate(parsed.lower):
-        is_away = word == "away" and parsed.lower_at(at + 1) == "from"
+    for i, word in enumerate(parsed.lower):
+        is_away = word == "away" and parsed.lower_at(i + 1) == "from"
         if word not in ("toward", "towards") and not is_away:
             continue
-        last = at + is_away
-        holder = parsed.words[parsed.words[at].head]
-        before = parsed.lower_at(at - 1)
+        last = i + is_away
+        holder = parsed.words[parsed.words[i].head]
+        before = parsed.lower_at(i - 1)
         if not _has_object(parsed, last) or before in ("far", "back", "up", "down", "out"):
             continue
         if holder.lemma in _TOWARDS and holder.pos == "VERB":
-            yield parsed.change(at, last, "towards" if is_away else "away from")
+            yield parsed.change(i, last, "towards" if is_away else "away from")
 
 
 def _tops(parsed: Parsed) -> Iterator[Change]:
@@ -318,27 +320,27 @@ def _tops(parsed: Parsed) -> Iterator[Change]:
             yield parsed.change(first, last, "on the top of")
 
 
-def _other_height(parsed: Parsed, at: int, word: str) -> str | None:
-    """What replaces a word for high or low; None where it names no place or way."""
+def _other_height(parsed: Parsed, i: int, word: str) -> str | None:
+    """The replacement of a word for high or low; None where it is not spatial."""
     if word in _UPWARD:
         return _UPWARD[word]
     if word in _OTHER_LEVEL:
-        return _OTHER_LEVEL[word] if _is_level(parsed, at) else None
+        return _OTHER_LEVEL[word] if _is_level(parsed, i) else None
     if word in _UP:
-        return _UP[word] if _is_way(parsed, at) else None
-    thing = parsed.child(at, "pobj")
+        return _UP[word] if _is_way(parsed, i) else None
+    thing = parsed.child(i, "pobj")
     if thing is None or _is_part(parsed, thing):
         return None
     if word == "above":
         return _instead_of_above(parsed.lemma_at(thing))
     if word == "over":
-        return "under" if _is_over(parsed, at, thing) else None
-    return _instead_of_under(parsed, at, thing)
+        return "under" if _is_over(parsed, i, thing) else None
+    return _instead_of_under(parsed, i, thing)
 
 
 def _is_part(parsed: Parsed, thing: int) -> bool:
-    """Of a body or what it wears: "over his shoulder" is no place."""
-    owned = any(parsed.words[at].tag == "PRP$" for at in parsed.children[thing])
+    """Whether it is a body part or worn: "over his shoulder" is not a position."""
+    owned = any(parsed.words[i].tag == "PRP$" for i in parsed.children[thing])
     return owned or parsed.lemma_at(thing) in ("head", "shoulder", "arm", "face", "eye", "another")
 
 
@@ -348,49 +350,49 @@ def _instead_of_above(thing: str) -> str | None:
     return None if thing in _GROUND or thing == "average" else "below"
 
 
-def _is_over(parsed: Parsed, at: int, thing: int) -> bool:
-    holder = parsed.words[parsed.words[at].head]
-    if parsed.words[at].dep != "prep" or parsed.lemma_at(thing) in _NOT_UNDER:
+def _is_over(parsed: Parsed, i: int, thing: int) -> bool:
+    holder = parsed.words[parsed.words[i].head]
+    if parsed.words[i].dep != "prep" or parsed.lemma_at(thing) in _NOT_UNDER:
         return False
-    if parsed.lower_at(at - 1) in ("all", "bent", "out", "hand"):
+    if parsed.lower_at(i - 1) in ("all", "bent", "out", "hand"):
         return False
     is_thing = holder.pos == "NOUN" and holder.lemma not in _OVER_NOT_THINGS
     return is_thing or holder.lemma in _OVER_VERBS
 
 
-def _instead_of_under(parsed: Parsed, at: int, thing: int) -> str | None:
-    if parsed.lemma_at(thing) in _NOT_UNDER_WORDS or parsed.lower_at(at + 1) == "neath":
+def _instead_of_under(parsed: Parsed, i: int, thing: int) -> str | None:
+    if parsed.lemma_at(thing) in _NOT_UNDER_WORDS or parsed.lower_at(i + 1) == "neath":
         return None
     if parsed.words[thing].tag == "NN" and not parsed.children[thing]:
         # "under repair", "under shelter"
         return None
-    if parsed.words[parsed.words[at].head].lemma in _MOTION:
+    if parsed.words[parsed.words[i].head].lemma in _MOTION:
         return "over"
     return "on top of" if parsed.lemma_at(thing) in _STANDABLE else "above"
 
 
-def _is_level(parsed: Parsed, at: int) -> bool:
-    """As in "the top shelf", "the bottom of the page"."""
-    after = parsed.lower_at(at + 1)
-    if after in _LEVELS and parsed.words[at].pos in ("ADJ", "NOUN"):
+def _is_level(parsed: Parsed, i: int) -> bool:
+    """Whether it is as in "the top shelf" or "the bottom of the page"."""
+    after = parsed.lower_at(i + 1)
+    if after in _LEVELS and parsed.words[i].pos in ("ADJ", "NOUN"):
         return True
-    is_end = parsed.lower[at] in ("top", "bottom")
-    return is_end and parsed.lower_at(at - 1) == "the" and after == "of"
+    is_end = parsed.lower[i] in ("top", "bottom")
+    return is_end and parsed.lower_at(i - 1) == "the" and after == "of"
 
 
-def _is_way(parsed: Parsed, at: int) -> bool:
-    """As in "looks up", "climbs up the hill"."""
-    before = parsed.words[at - 1] if at else None
+def _is_way(parsed: Parsed, i: int) -> bool:
+    """Whether it is as in "looks up" or "climbs up the hill"."""
+    before = parsed.words[i - 1] if i else None
     if before is None or before.text.lower() in ("upside", "close"):
         return False
     is_look = before.lemma in ("look", "gaze", "stare", "glance") and before.pos == "VERB"
-    if is_look and parsed.lower_at(at + 1) in ("at", "", "."):
+    if is_look and parsed.lower_at(i + 1) in ("at", "", "."):
         return True
-    holder = parsed.words[parsed.words[at].head]
+    holder = parsed.words[parsed.words[i].head]
     if not (holder.lemma in _UP_VERBS and holder.pos == "VERB"):
         return False
-    thing = parsed.child(at, "pobj")
+    thing = parsed.child(i, "pobj")
     if thing is None:
         # The noun of the phrase right after, where the parser took "up" as a particle.
-        thing = next((one.head for one in parsed.chunks if one.first == at + 1), None)
+        thing = next((chunk.head for chunk in parsed.chunks if chunk.first == i + 1), None)
     return parsed.lemma_at(thing) in _SLOPES

@@ -1,8 +1,8 @@
 """Hard negatives that exchange two nouns or two noun phrases of a caption (NegCLIP, CREPE).
 
 The checked kinds exchange only what makes the caption false: not "a dog next to a cat", not two
-nouns joined by "and", and never "a dogs". `neg_clip_swap` is NegCLIP's rule as published, for
-parity with its training data: nothing checks that the caption becomes false or stays English.
+nouns joined by "and", and never "a dogs". `neg_clip_swap` is NegCLIP's published rule, which
+reproduces its training data: it checks neither that the caption becomes false nor its grammar.
 """
 
 from __future__ import annotations
@@ -33,30 +33,30 @@ from unbag.edits.nouns import (
     facts_of,
     fits,
     goes_on,
+    has_who_clause,
     is_bare_count,
     is_joined,
     is_plural,
-    is_told_as_person,
     owner_pronoun,
     whole_phrase,
 )
 from unbag.edits.parsed import ADJECTIVE_TAGS, NOUN_TAGS, VERB_TAGS, Parsed, Phrase
 
-_TOLD = frozenset(("nsubj", "nsubjpass", "dobj", "attr", "ROOT"))
+_MAIN_ROLES = frozenset(("nsubj", "nsubjpass", "dobj", "attr", "ROOT"))
 _TOGETHER = frozenset(("each", "together", "both", "side-by-side", "another"))
 _CLASSES = (NOUN_TAGS, ADJECTIVE_TAGS, VERB_TAGS, frozenset(("RB", "RBR", "RBS")))
-_LEFT_OUT = NO_THINGS | IMAGES | GROUPINGS | DOINGS
+_EXCLUDED = NO_THINGS | IMAGES | GROUPINGS | DOINGS
 _NEVER_SWAPPED = word_lists("nouns").words("never_swapped")
 
 
 def swap_kind(rule: Rule, about: str, source: str = "NegCLIP", *, is_default: bool = True) -> Kind:
-    """A kind that exchanges words of the caption, but none in quotation marks or capitals."""
+    """Make a kind that exchanges words, except words in quotation marks or capitals."""
     kind = rule_kind(rule, about, source, is_default=is_default)
     return replace(kind, keeps_words=True, filters=(LEAVES_MARKED_WORDS,))
 
 
 def swap_nouns(parsed: Parsed) -> list[Changes]:
-    """Two nouns, with the nouns that specify them; articles and adjectives stay."""
+    """Exchange two nouns with their compound modifiers; articles and adjectives stay."""
     if len(parsed.nouns) < 2:
         return []
     facts = facts_of(parsed)
@@ -66,7 +66,7 @@ def swap_nouns(parsed: Parsed) -> list[Changes]:
         for one, other in combinations(things, 2)
         if fits(one, other)
         and fits(other, one)
-        and _goes(parsed, one, other)
+        and _is_unreferenced(parsed, one, other)
         and facts.differ(one, other, keep_attributes=True)
     ]
 
@@ -75,10 +75,10 @@ SWAP_NOUNS = swap_kind(swap_nouns, "two nouns change places: a dog on a sofa -> 
 
 
 def swap_phrases(parsed: Parsed) -> list[Changes]:
-    """Two noun phrases, with article, number and adjectives; verbs agree.
+    """Exchange two noun phrases with article, number and adjectives; verbs agree.
 
-    Something must be said of one of them. Between two circumstances of a third thing the exchange
-    often leaves the image as it is: "he walks along tracks in a forest".
+    One of them must be a subject or direct object. Exchanging two circumstances often does not
+    change the meaning: "he walks along tracks in a forest".
     """
     if len(parsed.phrases) < 2:
         return []
@@ -87,9 +87,9 @@ def swap_phrases(parsed: Parsed) -> list[Changes]:
         _exchanged_phrases(parsed, one, other)
         for (one, a), (other, b) in combinations(_whole_phrases(facts), 2)
         if _keeps_grammar(parsed, one, other)
-        and any(parsed.words[phrase.head].dep in _TOLD for phrase in (one, other))
+        and any(parsed.words[phrase.head].dep in _MAIN_ROLES for phrase in (one, other))
         and _stands_alone(parsed, a, b)
-        and _goes(parsed, a, b)
+        and _is_unreferenced(parsed, a, b)
         and facts.differ(a, b, keep_attributes=False)
     ]
 
@@ -100,14 +100,14 @@ SWAP_PHRASES = swap_kind(
 
 
 def swap_arguments(parsed: Parsed) -> list[Changes]:
-    """Who does it and to whom: subject and object of one relation."""
+    """Exchange subject and object of one relation."""
     if len(parsed.phrases) < 2:
         return []
     facts = facts_of(parsed)
     linked = {
         frozenset((fact.subject, fact.object))
         for fact in facts.facts
-        if not fact.is_even and fact.link != "of"
+        if not fact.is_symmetric and fact.link != "of"
     }
     return [
         _exchanged_phrases(parsed, one, other)
@@ -115,7 +115,7 @@ def swap_arguments(parsed: Parsed) -> list[Changes]:
         if frozenset((a.head, b.head)) in linked
         and _keeps_grammar(parsed, one, other)
         and _stands_alone(parsed, a, b)
-        and _goes(parsed, a, b)
+        and _is_unreferenced(parsed, a, b)
         and facts.differ(a, b, keep_attributes=False)
     ]
 
@@ -128,15 +128,15 @@ SWAP_ARGUMENTS = swap_kind(
 
 
 def swap_words(parsed: Parsed) -> list[Changes]:
-    """Two single nouns: things and parts of names; where there are none, any nouns that fit.
+    """Exchange two single nouns: things and parts of names, otherwise any nouns that fit.
 
-    Wider than `swap_nouns`: parts of compounds move too ("a street hydrant on a fire"), and nouns
-    that only "with" links ("a toilet with a bathroom"). Articles still fit.
+    Wider than `swap_nouns`: it includes parts of compounds ("a street hydrant on a fire") and nouns
+    linked only by "with" ("a toilet with a bathroom"). Articles still fit.
     """
     if not parsed.nouns:
         return []
     facts = facts_of(parsed)
-    return _swapped(facts, _LEFT_OUT, is_first=True) or _swapped(
+    return _single_swaps(facts, _EXCLUDED, is_first=True) or _single_swaps(
         facts, _NEVER_SWAPPED, is_first=False
     )
 
@@ -149,21 +149,21 @@ SWAP_WORDS = swap_kind(
 
 
 def neg_clip_swap(parsed: Parsed) -> list[Changes]:
-    """Two nouns, two adjectives, two verbs, two adverbs, or two noun phrases."""
-    found: list[Changes] = []
+    """Exchange any two nouns, adjectives, verbs, adverbs or noun phrases."""
+    edits: list[Changes] = []
     for tags in _CLASSES:
-        words = [at for at, word in enumerate(parsed.words) if word.tag in tags]
-        found += [
+        words = [i for i, word in enumerate(parsed.words) if word.tag in tags]
+        edits += [
             exchanged(parsed, (one, one), (other, other))
             for one, other in combinations(words, 2)
             if parsed.lower[one] != parsed.lower[other]
         ]
-    found += [
+    edits += [
         exchanged(parsed, one[:2], other[:2])
         for one, other in combinations(parsed.chunks, 2)
         if parsed.text_of(*one[:2]).lower() != parsed.text_of(*other[:2]).lower()
     ]
-    return found
+    return edits
 
 
 NEG_CLIP_SWAP = replace(
@@ -179,7 +179,7 @@ NEG_CLIP_SWAP = replace(
 
 
 def exchanged(parsed: Parsed, one: Sequence[int], other: Sequence[int]) -> Changes:
-    """The words from one[0] to one[1] and those from other[0] to other[1] change places."""
+    """The changes that exchange the words one[0] to one[1] with the words other[0] to other[1]."""
     return (
         parsed.change(one[0], one[1], parsed.text_of(other[0], other[1])),
         parsed.change(other[0], other[1], parsed.text_of(one[0], one[1])),
@@ -187,7 +187,7 @@ def exchanged(parsed: Parsed, one: Sequence[int], other: Sequence[int]) -> Chang
 
 
 def _exchanged_phrases(parsed: Parsed, one: Phrase, other: Phrase) -> Changes:
-    """Two phrases change places, and verbs agree with what stands before them now."""
+    """The changes that exchange two phrases and make verbs agree with their new subjects."""
     pieces = list(exchanged(parsed, one[:2], other[:2]))
     numbers = _counts_many(parsed, one), _counts_many(parsed, other)
     if numbers[0] != numbers[1]:
@@ -197,17 +197,17 @@ def _exchanged_phrases(parsed: Parsed, one: Phrase, other: Phrase) -> Changes:
 
 
 def _ends_name(parsed: Parsed, noun: int) -> bool:
-    """Whether the word before it makes a name with it, as in "hot dog": it cannot move alone."""
+    """Whether a noun forms a name with the word before it, as in "hot dog"."""
     return noun > 0 and is_fixed(parsed.lower[noun - 1], parsed.lower[noun])
 
 
 def _counts_many(parsed: Parsed, phrase: Phrase) -> bool:
-    """Whether a verb after it is plural: "a couple of dogs are"."""
+    """Whether a verb after the phrase is plural: "a couple of dogs are"."""
     return is_plural(parsed, content_of(parsed, phrase.head))
 
 
 def _whole_phrases(facts: Facts) -> Iterator[tuple[Phrase, ThingNoun]]:
-    """Phrases with what "of" adds, and the thing each is about."""
+    """Phrases including "of" phrases, each with its thing."""
     parsed = facts.parsed
     things = {thing.head: thing for thing in facts.things}
     for phrase in parsed.phrases:
@@ -218,7 +218,7 @@ def _whole_phrases(facts: Facts) -> Iterator[tuple[Phrase, ThingNoun]]:
         if before >= 0 and parsed.lower[before] == "of" and before not in parsed.bound:
             continue
         whole = whole_phrase(parsed, phrase)
-        # The parser may have ended it inside a word with hyphens, or before "'s" or "of".
+        # The phrase may end inside a hyphenated word, or before "'s" or "of".
         if (
             whole is not None
             and parsed.lower_at(whole.last + 1) not in ("-", "'s", "'", "of")
@@ -229,9 +229,9 @@ def _whole_phrases(facts: Facts) -> Iterator[tuple[Phrase, ThingNoun]]:
 
 
 def _keeps_grammar(parsed: Parsed, one: Phrase, other: Phrase) -> bool:
-    """Whether nothing but verbs must follow the number, and no new compound comes about.
+    """Whether only verbs have to agree, and no new compound results.
 
-    "Bike riding person" says what "person riding bike" says.
+    "Bike riding person" means the same as "person riding bike".
     """
     if one.last >= other.first:
         return False
@@ -244,31 +244,31 @@ def _keeps_grammar(parsed: Parsed, one: Phrase, other: Phrase) -> bool:
 
 
 def _stands_alone(parsed: Parsed, one: ThingNoun, other: ThingNoun) -> bool:
-    """Whether each can stand where the other does: no "sits in man", no pronoun of one of them."""
+    """Whether each noun fits the position of the other: no "sits in man", no pronouns."""
     if any(word.tag in ("PRP", "PRP$") for word in parsed.words):
         return False
     heads = (one.head, other.head)
-    if any(is_joined(parsed, at) or parsed.words[at].dep == "conj" for at in heads):
+    if any(is_joined(parsed, i) or parsed.words[i].dep == "conj" for i in heads):
         return False
     return is_bare_count(one) == is_bare_count(other)
 
 
-def _goes(parsed: Parsed, one: ThingNoun, other: ThingNoun) -> bool:
-    """Whether nothing else in the caption points at one of them: no "a sofa who", no "his man"."""
+def _is_unreferenced(parsed: Parsed, one: ThingNoun, other: ThingNoun) -> bool:
+    """Whether nothing else refers to one of the nouns: no "a sofa who", no "his man"."""
     if one.lemma == other.lemma:
         return False
-    told = is_told_as_person(parsed, one) or is_told_as_person(parsed, other)
-    if told and not (one.is_person and other.is_person):
+    has_who = has_who_clause(parsed, one) or has_who_clause(parsed, other)
+    if has_who and not (one.is_person and other.is_person):
         return False
     owned = [thing for thing in (one, other) if owner_pronoun(parsed, thing.head) is not None]
     return not owned or not (one.is_alive or other.is_alive)
 
 
-def _swapped(facts: Facts, left_out: frozenset[str], *, is_first: bool) -> list[Changes]:
-    singles = (_single(facts.parsed, at, left_out) for at in range(len(facts.parsed.words)))
+def _single_swaps(facts: Facts, excluded: frozenset[str], *, is_first: bool) -> list[Changes]:
+    singles = (_single_noun(facts.parsed, i, excluded) for i in range(len(facts.parsed.words)))
     return [
         exchanged(facts.parsed, one[:2], other[:2])
-        for one, other in combinations([one for one in singles if one], 2)
+        for one, other in combinations([noun for noun in singles if noun], 2)
         if not is_near(one.lemma, other.lemma)
         and fits(one, other)
         and fits(other, one)
@@ -276,44 +276,44 @@ def _swapped(facts: Facts, left_out: frozenset[str], *, is_first: bool) -> list[
     ]
 
 
-def _single(parsed: Parsed, at: int, left_out: frozenset[str]) -> ThingNoun | None:
-    """The noun that stands there, if it can move alone."""
-    word, lemma = parsed.words[at], parsed.words[at].lemma.lower()
-    if word.tag not in ("NN", "NNS") or at in parsed.bound or not word.text.isalpha():
+def _single_noun(parsed: Parsed, i: int, excluded: frozenset[str]) -> ThingNoun | None:
+    """The noun at an index, if it can move alone."""
+    word, lemma = parsed.words[i], parsed.words[i].lemma.lower()
+    if word.tag not in ("NN", "NNS") or i in parsed.bound or not word.text.isalpha():
         return None
-    is_modifier = _is_modifier(parsed, at)
-    is_parking_lot = word.lemma == "lot" and at > 0 and _is_modifier(parsed, at - 1)
+    is_modifier = _is_modifier(parsed, i)
+    is_parking_lot = word.lemma == "lot" and i > 0 and _is_modifier(parsed, i - 1)
     if (
-        _ends_name(parsed, at)
-        or (lemma in left_out and not is_parking_lot)
+        _ends_name(parsed, i)
+        or (lemma in excluded and not is_parking_lot)
         or (is_modifier and word.text.endswith("ing"))
-        or parsed.lower_at(at - 1) == "-"
-        or parsed.lower_at(at + 1) in ("-", "'s", "'")
+        or parsed.lower_at(i - 1) == "-"
+        or parsed.lower_at(i + 1) in ("-", "'s", "'")
     ):
         return None
     if is_modifier:
-        return ThingNoun(at, at, at, lemma, word.tag == "NNS", Determined.THE)
-    return ThingNoun(at, at, at, lemma, is_plural(parsed, at), determined(parsed, at))
+        return ThingNoun(i, i, i, lemma, word.tag == "NNS", Determined.THE)
+    return ThingNoun(i, i, i, lemma, is_plural(parsed, i), determined(parsed, i))
 
 
-def _is_modifier(parsed: Parsed, at: int) -> bool:
-    """Whether it specifies another noun: "fire" in "fire hydrant"."""
-    return parsed.words[at].dep == "compound" and parsed.words[at].head > at
+def _is_modifier(parsed: Parsed, i: int) -> bool:
+    """Whether a noun modifies another noun: "fire" in "fire hydrant"."""
+    return parsed.words[i].dep == "compound" and parsed.words[i].head > i
 
 
 def _differ(facts: Facts, one: ThingNoun, other: ThingNoun, *, is_first: bool) -> bool:
-    """Whether the caption becomes another; parts of one compound are exchanged last."""
+    """Whether the exchange changes the meaning; parts of one compound only if not `is_first`."""
     parsed = facts.parsed
     if _is_modifier(parsed, one.head) or _is_modifier(parsed, other.head):
-        # A night city says much what a city night says.
+        # A night city means nearly the same as a city night.
         if is_first and any(
             noun.first <= one.head and other.head <= noun.last for noun in parsed.nouns
         ):
             return False
-        # "A wii playing man games" is no English: the verb becomes part of a compound.
+        # "A wii playing man games" is ungrammatical: the verb becomes part of a compound.
         is_verb = parsed.words[one.head + 1].tag in ("VBG", "VBN")
         return not (is_verb and other.head == one.head + 2)
-    if facts.belong_together(one.head, other.head) or not _goes(parsed, one, other):
+    if facts.belong_together(one.head, other.head) or not _is_unreferenced(parsed, one, other):
         return False
     if facts.differ(one, other, keep_attributes=True):
         return True
@@ -326,7 +326,7 @@ def _differ(facts: Facts, one: ThingNoun, other: ThingNoun, *, is_first: bool) -
 
 def _adjectives(parsed: Parsed, noun: int) -> frozenset[str]:
     return frozenset(
-        parsed.lower[one.word]
-        for one in parsed.attributes
-        if one.noun == noun and parsed.lower[one.word] not in NOT_ATTRIBUTES
+        parsed.lower[attribute.word]
+        for attribute in parsed.attributes
+        if attribute.noun == noun and parsed.lower[attribute.word] not in NOT_ATTRIBUTES
     )

@@ -1,10 +1,9 @@
-"""Hard negatives that WordNet confirms: the contrary of a word, and another noun of the same sort.
+"""Hard negatives checked with WordNet: the antonym of a word, and another noun of the same group.
 
-A contrary is WordNet's, of a common sense of the word, and both words are among those that were
-checked on captions: many antonyms of WordNet are rare ("grassless"), of another sense ("light" and
-"heavy") or not to be seen. Words of place are left to the kinds of place. What noun may stand for
-what is our own table of picturable nouns (CREPE's replace); WordNet has the last word: nothing is
-replaced by what it calls a synonym, a kind or a more general word of it.
+Antonyms are those of WordNet for a common sense, if both words were checked on captions: many
+antonyms of WordNet are rare ("grassless"), of another sense ("light" and "heavy") or not visible.
+Spatial words are handled in `unbag.edits.negatives.spatial`. Nouns are replaced within our own
+table of visible things (CREPE's replace), but never by a WordNet synonym, hyponym or hypernym.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from unbag.edits.lexicon import ALIVE, ANIMALS, GROUPINGS, NO_THINGS, is_fixed, 
 from unbag.edits.parsed import BE, VERB_TAGS, Parsed, Phrase, subject_of
 from unbag.edits.wordnet import Pos, WordNet, find_wordnet
 
-# What AntonymRule looks up.
+# Word lists of AntonymRule.
 _WORDNET = word_lists("wordnet")
 _CHECKED: Mapping[Pos, frozenset[str]] = MappingProxyType(
     {
@@ -32,18 +31,18 @@ _CHECKED: Mapping[Pos, frozenset[str]] = MappingProxyType(
 """Words whose antonyms were checked on captions."""
 _ANY_CHECKED = frozenset().union(*_CHECKED.values()) | {"lay", "lain"}
 _AFTER_BE = frozenset(("alive", "asleep", "awake"))
-"""Never before a noun."""
+"""Adjectives that are never used before a noun."""
 _POSITIONS = frozenset(("sit", "stand", "lie"))
-"""What only a body does so that one excludes the others: a clock stands or sits on a shelf."""
+"""Verbs that exclude each other for people and animals only: a clock stands or sits on a shelf."""
 _YOUNG = _WORDNET.words("young")
 _TALL = _WORDNET.words("tall")
 _SEEN = ("noun.artifact", "noun.animal", "noun.plant", "noun.body", "noun.object", "noun.person")
-"""What a thing can have or lack to the eye; nobody lacks a picnic."""
+"""Lexical files of what a thing can visibly have or lack."""
 _COUNTING = _WORDNET.words("counting")
 _NOT_HAD = _WORDNET.words("not_had")
 _PARTICLES = _WORDNET.words("particles")
 
-# What NounRule looks up.
+# Word lists of NounRule.
 _NOUNS = word_lists("nouns")
 _MEN = _NOUNS.words("men")
 _MASCULINE = _NOUNS.replacements("masculine")
@@ -57,7 +56,7 @@ _OBJECT_DEPS = frozenset(("nsubj", "nsubjpass", "dobj", "ROOT", "attr"))
 _ROLES = _OBJECT_DEPS | {"pobj"}
 _WEARING = frozenset(("wear", "don", "sport"))
 GENDERED = _NOUNS.table("genders")
-"""People by sex, with what excludes them."""
+"""Words for men and women, with words that exclude them."""
 PLACES: Mapping[str, frozenset[str]] = MappingProxyType(
     {
         "any": frozenset(),
@@ -69,28 +68,28 @@ PLACES: Mapping[str, frozenset[str]] = MappingProxyType(
         "worn": frozenset(("in", "with")),
     }
 )
-"""Prepositions after which two things of a group exclude each other; none means any."""
+"""For each place, the prepositions after which things of a group exclude each other; empty: any."""
 _SUBJECTS = frozenset(("any", "things", "subject"))
-"""Groups whose nouns are also replaced as subjects and objects."""
+"""Places of groups whose nouns are also replaced as subjects and objects."""
 
 
 class NounGroup(NamedTuple):
-    """Things of one sort that exclude each other in one place."""
+    """Things of one sort that exclude each other in a place."""
 
     name: str
     place: str
-    """Where: a key of PLACES."""
+    """A key of PLACES."""
     kinds: tuple[tuple[str, ...], ...]
-    """Words of each kind, with spaces; the first is what others are replaced by."""
+    """The words of each kind, with spaces. The first is the replacement of other kinds."""
     sources: frozenset[int]
-    """Kinds that are replaced only."""
+    """Indices of kinds that are replaced but are not replacements."""
 
     def others(self, word: str) -> tuple[str, ...]:
-        """What the word may be replaced by: the first words of kinds that it is not in."""
+        """The replacements of a word: the first words of kinds that it is not in."""
         return tuple(
             kind[0]
-            for at, kind in enumerate(self.kinds)
-            if word not in kind and at not in self.sources
+            for i, kind in enumerate(self.kinds)
+            if word not in kind and i not in self.sources
         )
 
 
@@ -101,7 +100,7 @@ def _group(line: str) -> NounGroup:
         name,
         place,
         tuple(tuple(kind.lstrip("-").replace("_", " ").split("/")) for kind in kinds),
-        frozenset(at for at, kind in enumerate(kinds) if kind.startswith("-")),
+        frozenset(i for i, kind in enumerate(kinds) if kind.startswith("-")),
     )
 
 
@@ -112,77 +111,77 @@ GROUPS_OF: Mapping[str, tuple[NounGroup, ...]] = MappingProxyType(
         for word in {word for group in NOUN_GROUPS for kind in group.kinds for word in kind}
     }
 )
-"""By lemma: every group the word is in."""
+"""The groups of each lemma."""
 
 
 @dataclass(frozen=True, eq=False)
 class AntonymRule:
-    """Contraries by WordNet between checked words."""
+    """Replaces checked words by their WordNet antonyms."""
 
     wordnet: WordNet
-    _known: dict[tuple[str, Pos], tuple[str, ...]] = field(default_factory=dict, repr=False)
+    _cache: dict[tuple[str, Pos], tuple[str, ...]] = field(default_factory=dict, repr=False)
 
     def __call__(self, parsed: Parsed) -> list[Changes]:
-        """Each word with each contrary."""
-        found: list[Changes] = []
-        for at, word in enumerate(parsed.words):
+        """Replace each word by each of its antonyms."""
+        edits: list[Changes] = []
+        for i, word in enumerate(parsed.words):
             lemma = word.lemma.lower()
-            if lemma not in _ANY_CHECKED or at in parsed.bound:
+            if lemma not in _ANY_CHECKED or i in parsed.bound:
                 continue
             if word.pos == "ADJ" and lemma in _CHECKED["a"]:
-                found += self._of_adjective(parsed, at)
+                edits += self._replace_adjective(parsed, i)
             elif word.tag in VERB_TAGS and word.pos == "VERB":
-                found += self._of_verb(parsed, at)
+                edits += self._replace_verb(parsed, i)
             elif word.pos == "ADV" and lemma in _CHECKED["r"]:
-                found += [(parsed.change(at, at, new),) for new in self._antonyms(lemma, "r")]
-        return found
+                edits += [(parsed.change(i, i, new),) for new in self._antonyms(lemma, "r")]
+        return edits
 
     def _antonyms(self, lemma: str, pos: Pos) -> tuple[str, ...]:
         key = (lemma, pos)
-        if key not in self._known:
-            found = self.wordnet.antonyms(lemma, pos)
-            self._known[key] = tuple(new for new in found if new in _CHECKED[pos])
-        return self._known[key]
+        if key not in self._cache:
+            antonyms = self.wordnet.antonyms(lemma, pos)
+            self._cache[key] = tuple(new for new in antonyms if new in _CHECKED[pos])
+        return self._cache[key]
 
-    def _of_adjective(self, parsed: Parsed, at: int) -> Iterator[Changes]:
-        word = parsed.words[at]
-        noun = _described(parsed, at)
-        # "Hot air" of a balloon is a name too.
-        beside = () if noun is None else (parsed.lower_at(at + 1), parsed.lower[noun])
-        if noun is None or any(is_fixed(parsed.lower[at], other) for other in beside):
+    def _replace_adjective(self, parsed: Parsed, i: int) -> Iterator[Changes]:
+        word = parsed.words[i]
+        noun = _described_noun(parsed, i)
+        # "Hot air" of a balloon is also a fixed name.
+        neighbours = () if noun is None else (parsed.lower_at(i + 1), parsed.lower[noun])
+        if noun is None or any(is_fixed(parsed.lower[i], other) for other in neighbours):
             return
         for new in self._antonyms(word.lemma.lower(), "a"):
             if word.dep == "amod" and (new in _AFTER_BE or (new, word.tag) == ("little", "JJR")):
                 continue
-            if _is_contrary_for(parsed, word.lemma.lower(), new, noun) and new not in parsed.lower:
+            if _is_antonym_for(parsed, word.lemma.lower(), new, noun) and new not in parsed.lower:
                 form = new if word.tag == "JJ" else inflected(new, word.tag)
-                yield (parsed.change(at, at, form),)
+                yield (parsed.change(i, i, form),)
 
-    def _of_verb(self, parsed: Parsed, at: int) -> Iterator[Changes]:
-        lemma = verb_lemma(parsed, at)
-        if lemma not in _CHECKED["v"] or parsed.lower_at(at + 1) in _PARTICLES:
+    def _replace_verb(self, parsed: Parsed, i: int) -> Iterator[Changes]:
+        lemma = verb_lemma(parsed, i)
+        if lemma not in _CHECKED["v"] or parsed.lower_at(i + 1) in _PARTICLES:
             return
-        if lemma in _POSITIONS and not _is_body(parsed, at):
+        if lemma in _POSITIONS and not _is_posture_of_body(parsed, i):
             return
-        # What somebody is about to do is not seen.
-        if parsed.lower_at(at - 1) == "to" or (lemma == "have" and not self._has_thing(parsed, at)):
+        # A future action is not visible.
+        if parsed.lower_at(i - 1) == "to" or (lemma == "have" and not self._has_thing(parsed, i)):
             return
-        subject = subject_of(parsed, at)
+        subject = subject_of(parsed, i)
         is_animal = subject is not None and parsed.lemma_at(subject.head) in ANIMALS
         for new in self._antonyms(lemma, "v"):
-            # A cat that sits is soon said to lie.
+            # A sitting cat may also be described as lying.
             if {lemma, new} != {"sit", "lie"} or not is_animal:
-                yield (parsed.change(at, at, inflected(new, parsed.words[at].tag)),)
+                yield (parsed.change(i, i, inflected(new, parsed.words[i].tag)),)
 
-    def _has_thing(self, parsed: Parsed, at: int) -> bool:
-        """Whether "has" is followed by a thing that one may lack."""
-        if parsed.words[at].tag not in ("VBZ", "VBP"):
+    def _has_thing(self, parsed: Parsed, i: int) -> bool:
+        """Whether "has" is followed by a thing that can be absent."""
+        if parsed.words[i].tag not in ("VBZ", "VBP"):
             return False
-        things = [child for child in parsed.children[at] if parsed.words[child].dep == "dobj"]
-        if len(things) != 1 or parsed.child(at, "xcomp") is not None:
+        things = [child for child in parsed.children[i] if parsed.words[child].dep == "dobj"]
+        if len(things) != 1 or parsed.child(i, "xcomp") is not None:
             return False
-        # The last word of "has a hat on": nobody lacks a hat on.
-        below = (child for of in (at, *things) for child in parsed.children[of])
+        # "has a hat on" cannot become "lacks a hat on".
+        below = (child for parent in (i, *things) for child in parsed.children[parent])
         if any(parsed.lower[child] == "on" and not parsed.children[child] for child in below):
             return False
         lemma = parsed.lemma_at(things[0])
@@ -202,30 +201,30 @@ ANTONYM = Kind(
 
 @dataclass(frozen=True, eq=False)
 class NounRule:
-    """Replaces nouns by others of their group that WordNet does not relate to them."""
+    """Replaces nouns by others of their group that are unrelated in WordNet."""
 
     wordnet: WordNet
     _others: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict, repr=False)
 
     def __call__(self, parsed: Parsed) -> list[Changes]:
-        """Every noun of the table, with everything that may stand for it."""
-        found: list[Changes] = []
+        """Replace each noun in the table by each allowed replacement."""
+        edits: list[Changes] = []
         lemmas = frozenset(word.lemma.lower() for word in parsed.words)
         for noun in parsed.nouns:
             name = _name(parsed, noun)
             if not (name in GENDERED or name in GROUPS_OF) or not _may_change(parsed, noun):
                 continue
             if name in GENDERED:
-                found += _other_sex(parsed, noun, name, lemmas)
+                edits += _other_sex(parsed, noun, name, lemmas)
             is_herd = _measure_of(parsed, noun) in _HERDS
-            found += [
+            edits += [
                 (parsed.change(noun.first, noun.last, _in_number(parsed, noun, new)),)
                 for group in GROUPS_OF.get(name, ())
                 if _fits(parsed, noun, name, group, lemmas)
                 for new in self._unrelated(name, group)
                 if not lemmas.issuperset(new.split()) and (new in _HERDED or not is_herd)
             ]
-        return found
+        return edits
 
     def _unrelated(self, name: str, group: NounGroup) -> tuple[str, ...]:
         key = (name, group.name)
@@ -245,20 +244,20 @@ REPLACE_NOUN = Kind(
 )
 
 
-def _described(parsed: Parsed, at: int) -> int | None:
-    """The noun an adjective tells about, before it or by "is"."""
-    word, before = parsed.words[at], parsed.lower_at(at - 1)
-    if parsed.lower_at(at + 1) == "-" or before in ("-", "very", "too", "so", "half", "fast"):
+def _described_noun(parsed: Parsed, i: int) -> int | None:
+    """The noun that an adjective describes, before it or with "is"."""
+    word, before = parsed.words[i], parsed.lower_at(i - 1)
+    if parsed.lower_at(i + 1) == "-" or before in ("-", "very", "too", "so", "half", "fast"):
         return None
-    if word.dep == "amod" and word.head > at and parsed.words[word.head].pos == "NOUN":
+    if word.dep == "amod" and word.head > i and parsed.words[word.head].pos == "NOUN":
         return word.head
     if word.dep == "acomp" and parsed.lower[word.head] in BE:
         return parsed.child(word.head, "nsubj")
     return None
 
 
-def _is_contrary_for(parsed: Parsed, old: str, new: str, noun: int) -> bool:
-    """Whether the contrary is one for this noun: old men are not new, short hair is not tall."""
+def _is_antonym_for(parsed: Parsed, old: str, new: str, noun: int) -> bool:
+    """Whether the antonym fits the noun: old men are not new, short hair is not tall."""
     lemma = parsed.words[noun].lemma.lower()
     is_alive = lemma in ALIVE
     if lemma in GROUPINGS:
@@ -281,22 +280,22 @@ def _is_contrary_for(parsed: Parsed, old: str, new: str, noun: int) -> bool:
     return pair != {"open", "closed"} or lemma not in ("field", "area", "space", "air")
 
 
-def _is_body(parsed: Parsed, verb: int) -> bool:
-    """Whether people or animals do it, and nobody else in the caption is in another position."""
+def _is_posture_of_body(parsed: Parsed, verb: int) -> bool:
+    """Whether the subject is alive, and no other verb of position is in the caption."""
     subject = subject_of(parsed, verb)
     others = {word.lemma for word in parsed.words if word.pos == "VERB"} & (_POSITIONS | {"lay"})
     if subject is None or len(others) > 1:
         return False
     head = parsed.words[subject.head]
     if head.lemma in GROUPINGS:
-        ofs = [at for at in parsed.children[subject.head] if parsed.lower[at] == "of"]
-        heads = [at for of in ofs for at in parsed.children[of]]
-        return any(parsed.words[at].lemma.lower() in ALIVE for at in heads)
+        prepositions = [i for i in parsed.children[subject.head] if parsed.lower[i] == "of"]
+        heads = [i for preposition in prepositions for i in parsed.children[preposition]]
+        return any(parsed.words[i].lemma.lower() in ALIVE for i in heads)
     return head.lemma.lower() in ALIVE
 
 
 def _name(parsed: Parsed, noun: Phrase) -> str:
-    """Its words in lower case, the last as lemma."""
+    """The words of a noun in lower case, the last as lemma."""
     last = parsed.words[noun.head].lemma.lower()
     if noun.first == noun.last:
         return last
@@ -304,11 +303,11 @@ def _name(parsed: Parsed, noun: Phrase) -> str:
 
 
 def _in_number(parsed: Parsed, noun: Phrase, new: str) -> str:
-    """The new noun in the singular or plural, as the old one stood."""
+    """The new noun in the number of the old one."""
     is_plural = parsed.words[noun.head].tag in ("NNS", "NNPS") and _name(parsed, noun) != "wood"
     if parsed.lower[noun.head] in ("people", "sheep", "cattle"):
         # Looks the same in the plural.
-        before = {parsed.lower[at] for at in parsed.children[noun.head]}
+        before = {parsed.lower[i] for i in parsed.children[noun.head]}
         is_plural |= before.isdisjoint(("a", "an", "one", "this"))
     if not is_plural:
         return new
@@ -317,7 +316,7 @@ def _in_number(parsed: Parsed, noun: Phrase, new: str) -> str:
 
 
 def _may_change(parsed: Parsed, noun: Phrase) -> bool:
-    """No name, said once, and not what a word of measure fixes."""
+    """Whether a noun is no name, occurs once and is not fixed by a measure word."""
     word = parsed.words[noun.head]
     if word.tag in ("NNP", "NNPS") or word.dep not in _ROLES:
         return False
@@ -330,7 +329,7 @@ def _may_change(parsed: Parsed, noun: Phrase) -> bool:
 
 
 def _measure_of(parsed: Parsed, noun: Phrase) -> str:
-    """The word of measure it stands after: "herd" in "a herd of cows"."""
+    """The measure word of a noun: "herd" in "a herd of cows"."""
     word = parsed.words[noun.head]
     if word.dep != "pobj" or parsed.lower[word.head] != "of":
         return ""
@@ -340,11 +339,11 @@ def _measure_of(parsed: Parsed, noun: Phrase) -> str:
 def _fits(
     parsed: Parsed, noun: Phrase, name: str, group: NounGroup, lemmas: frozenset[str]
 ) -> bool:
-    """Whether a noun of the group can be another here; `lemmas` are those of the caption."""
+    """Whether the things of the group exclude each other here; `lemmas` are of the caption."""
     if group.name == "toys" and not lemmas.isdisjoint(_GAMES):
         return False
     if group.name == "vessels" and parsed.lower[noun.head] == "glasses":
-        # Those one looks through.
+        # Eyeglasses.
         return False
     if group.name == "held" and "read" in lemmas:
         return False
@@ -356,7 +355,7 @@ def _fits(
     if group.place == "worn" and word.dep == "dobj":
         return parsed.words[word.head].lemma in _WEARING
     if word.dep in _OBJECT_DEPS:
-        # These verbs only say that it is there as well: "a table has a fork".
+        # These verbs only state presence, which excludes nothing: "a table has a fork".
         is_there = parsed.words[word.head].lemma in ("have", "contain", "include", "show")
         return group.place in _SUBJECTS and not (word.dep == "dobj" and is_there)
     if word.dep != "pobj" or group.place == "subject":
@@ -371,30 +370,30 @@ def _fits(
 def _other_sex(
     parsed: Parsed, noun: Phrase, name: str, lemmas: frozenset[str]
 ) -> Iterator[Changes]:
-    """Man for woman and the like, with "his" for "her" where nobody else can be meant."""
-    pronouns = [at for at, text in enumerate(parsed.lower) if text in _OTHER_PRONOUN]
-    people = [one for one in parsed.nouns if _name(parsed, one) in GENDERED]
-    if pronouns and (len(people) > 1 or not _are_of(parsed, noun, name, pronouns)):
+    """Replace man by woman and the like, with matching pronouns if they are unambiguous."""
+    pronouns = [i for i, text in enumerate(parsed.lower) if text in _OTHER_PRONOUN]
+    people = [phrase for phrase in parsed.nouns if _name(parsed, phrase) in GENDERED]
+    if pronouns and (len(people) > 1 or not _refer_to(parsed, noun, name, pronouns)):
         return
-    mended = []
-    for at in pronouns:
-        is_her_own = parsed.lower[at] == "her" and parsed.words[at].tag == "PRP$"
-        other = "his" if is_her_own else _OTHER_PRONOUN[parsed.lower[at]]
-        mended.append(parsed.change(at, at, other))
+    corrections = []
+    for i in pronouns:
+        is_her_own = parsed.lower[i] == "her" and parsed.words[i].tag == "PRP$"
+        other = "his" if is_her_own else _OTHER_PRONOUN[parsed.lower[i]]
+        corrections.append(parsed.change(i, i, other))
     for new in GENDERED[name]:
         if new not in lemmas:
             changed = parsed.change(noun.first, noun.last, _in_number(parsed, noun, new))
-            yield tuple(sorted([changed, *mended]))
+            yield tuple(sorted([changed, *corrections]))
 
 
-def _are_of(parsed: Parsed, noun: Phrase, name: str, pronouns: Sequence[int]) -> bool:
-    """Whether the pronouns are of the noun's sex, and nobody else stands nearer to them."""
+def _refer_to(parsed: Parsed, noun: Phrase, name: str, pronouns: Sequence[int]) -> bool:
+    """Whether the pronouns match the noun's gender, and no person or animal is nearer."""
     is_he = name in _MEN
-    if any((parsed.lower[at] in _MASCULINE) != is_he for at in pronouns):
+    if any((parsed.lower[i] in _MASCULINE) != is_he for i in pronouns):
         return False
     others = [
-        one.head
-        for one in parsed.nouns
-        if one.head != noun.head and parsed.words[one.head].lemma.lower() in ALIVE
+        phrase.head
+        for phrase in parsed.nouns
+        if phrase.head != noun.head and parsed.words[phrase.head].lemma.lower() in ALIVE
     ]
-    return not any(noun.head < other < at for at in pronouns for other in others)
+    return not any(noun.head < other < i for i in pronouns for other in others)

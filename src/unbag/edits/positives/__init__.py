@@ -1,1 +1,1 @@
-"""Kinds of edits that keep what a caption says, by rules and word lists."""
+"""Hard positives from rules and word lists."""

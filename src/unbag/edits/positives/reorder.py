@@ -1,11 +1,11 @@
-"""Hard positives by another order: what "and" joins, and a relation from its other end.
+"""Hard positives by reordering: conjuncts exchanged, and relations inverted.
 
-Declined is all whose two sides are not plainly whole: adjectives that may belong to both ("old men
-and women"), phrases whose holder is unsure ("a man in a hat and a dog"), pronouns that look back
-("a man and his dog"), set pairs ("salt and pepper"), and what happens in an order. Of relations
-only whole captions of two noun phrases are turned: "the cup is left of the plate" becomes "the
-plate is right of the cup". Where the first thing does something ("a cat sleeping under a table"),
-the second one comes first: "a table with a cat sleeping under it".
+Conjuncts are exchanged only if both sides are clearly separate. Skipped are adjectives that may
+belong to both ("old men and women"), ambiguous attachment ("a man in a hat and a dog"), pronouns
+that refer back ("a man and his dog"), fixed pairs ("salt and pepper") and sequences of events.
+Relations are inverted only in captions of two noun phrases: "the cup is left of the plate" becomes
+"the plate is right of the cup". If the first thing does something, the second one moves to the
+front: "a cat sleeping under a table" becomes "a table with a cat sleeping under it".
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from unbag.edits.parsed import (
 _SUBJECTS = ("nsubj", "nsubjpass", "ROOT")
 _LISTS = word_lists("reorder")
 _SET_PAIRS = frozenset(frozenset(line.split()) for line in _LISTS.lines("set_pairs"))
-"""Pairs that are always said in one order, as "salt and pepper"."""
+"""Pairs with a fixed order, such as "salt and pepper"."""
 _NO_SWAP_AFTER = _LISTS.words("no_swap_after")
 _JOINT = _LISTS.words("joint")
 _LASTING = _LISTS.words("lasting")
@@ -61,11 +61,11 @@ _NO_WITH = PEOPLE | _LISTS.words("no_with")
 
 
 INVERSES = _LISTS.replacements("inverses")
-"""Relations and what they are from the other end."""
+"""Relations with their inverses."""
 
 
 def conjunct_swap(parsed: Parsed) -> list[Changes]:
-    """Every pair joined by "and" that may change places."""
+    """Exchange each pair joined by "and" that has no fixed order."""
     if "and" not in parsed.lower:
         return []
     return [*_nouns(parsed), *_adjectives(parsed), *_verbs(parsed)]
@@ -83,13 +83,13 @@ CONJUNCT_SWAP = replace(
 
 
 def relation_inverse(parsed: Parsed) -> list[Changes]:
-    """The caption from its other end, if it is one relation and nothing else."""
+    """Invert the relation, if the caption consists of a single one."""
     clause = _clause(parsed)
     if clause is None:
         return []
     if clause.verb is not None and parsed.lower[clause.verb] not in BE:
         return _with_second_first(parsed, clause)
-    if clause.relation not in INVERSES or not _is_true_turned(parsed, clause):
+    if clause.relation not in INVERSES or not _has_true_inverse(parsed, clause):
         return []
     one, two = clause.one, clause.two
     changes = [
@@ -115,57 +115,57 @@ RELATION_INVERSE = rule_kind(
 def _nouns(parsed: Parsed) -> Iterator[Changes]:
     chunks = {chunk.head: chunk for chunk in parsed.chunks}
     for word, first in _ands(parsed):
-        seconds = [at for at in parsed.children[first] if parsed.words[at].dep == "conj"]
+        seconds = [i for i in parsed.children[first] if parsed.words[i].dep == "conj"]
         if len(seconds) != 1 or first not in chunks or seconds[0] not in chunks:
             continue
         one, other = chunks[first], chunks[seconds[0]]
         if one.last != word - 1 or other.first != word + 1 or one.head != one.last:
             continue
-        if other.head != other.last or not _are_whole(parsed, one, other):
+        if other.head != other.last or not _are_complete(parsed, one, other):
             continue
-        if not _is_free(parsed, one, other):
+        if not _is_unambiguous(parsed, one, other):
             continue
         noun = parsed.words[other.head]
-        # "A" cannot stand before the second: "a couch and chairs".
+        # "A" does not fit the second noun: "a couch and chairs".
         takes_none = noun.tag == "NNS" or noun.lemma in MASS
         article_goes = parsed.lower[one.first] in ("a", "an") and takes_none
         if not (_is_determined(parsed, other) or article_goes):
-            one = _body(parsed, one)
+            one = _without_determiner(parsed, one)
         yield exchanged(parsed, one[:2], other[:2])
 
 
 def _ands(parsed: Parsed) -> Iterator[tuple[int, int]]:
-    for at, word in enumerate(parsed.words):
-        if word.dep == "cc" and parsed.lower[at] == "and" and 0 < at < len(parsed.words) - 1:
-            yield at, word.head
+    for i, word in enumerate(parsed.words):
+        if word.dep == "cc" and parsed.lower[i] == "and" and 0 < i < len(parsed.words) - 1:
+            yield i, word.head
 
 
-def _are_whole(parsed: Parsed, one: Phrase, other: Phrase) -> bool:
-    """Two common nouns, each with what belongs to it and nothing that looks back."""
+def _are_complete(parsed: Parsed, one: Phrase, other: Phrase) -> bool:
+    """Whether both are complete phrases of common nouns without words that refer back."""
     words = parsed.words
     if words[one.head].tag not in ("NN", "NNS") or words[other.head].tag not in ("NN", "NNS"):
         return False
     if parsed.lower[one.head] in parsed.lower[other.first : other.last + 1]:
         return False
-    said = {*parsed.lower[one.first : one.last + 1], *parsed.lower[other.first : other.last + 1]}
+    texts = {*parsed.lower[one.first : one.last + 1], *parsed.lower[other.first : other.last + 1]}
     if parsed.lower[one.head] in _AGES and other.first + 1 < other.last:
         return False
-    # "A kitchen and the sink": the second is known from the first.
+    # "A kitchen and the sink": the second refers to the first.
     if parsed.lower[other.first] == "the" and parsed.lower[one.first] != "the":
         return False
     if parsed.lower[one.first] in ("a", "an") and words[one.head].tag == "NNS":
         return False
-    # "Rides a swing and smiles" is taken for two things now and then.
+    # In "rides a swing and smiles" the verb may be parsed as a noun.
     if other.first == other.last and parsed.lower[other.head] in activities():
         return False
     if parsed.lower[one.head] in COLOUR_NAMES or parsed.lower[other.head] in COLOUR_NAMES:
         return False
-    if said & LOOKING_BACK or {parsed.lower[one.head], parsed.lower[other.head]} in _SET_PAIRS:
+    if texts & LOOKING_BACK or {parsed.lower[one.head], parsed.lower[other.head]} in _SET_PAIRS:
         return False
     if {*parsed.lower[max(0, one.first - 4) : one.first]} & _NO_SWAP_AFTER:
         return False
     has_two = _is_determined(parsed, one) and _is_determined(parsed, other)
-    return has_two or _share_fairly(parsed, one, other)
+    return has_two or _share_article(parsed, one, other)
 
 
 def _is_determined(parsed: Parsed, phrase: Phrase) -> bool:
@@ -173,12 +173,12 @@ def _is_determined(parsed: Parsed, phrase: Phrase) -> bool:
     return phrase.first < phrase.head and word.tag in ("DT", "CD", "PDT")
 
 
-def _share_fairly(parsed: Parsed, one: Phrase, other: Phrase) -> bool:
-    """Whether one article does for both, and no adjective could belong to both."""
+def _share_article(parsed: Parsed, one: Phrase, other: Phrase) -> bool:
+    """Whether one article serves both, and no adjective could belong to both."""
     if _is_determined(parsed, other):
         return False
-    left = _body(parsed, one)
-    # "A man and two dogs" never comes here; "two cups and plates" counts both or one.
+    left = _without_determiner(parsed, one)
+    # "Two cups and plates" may count both or only the first.
     if parsed.words[one.first].tag == "CD":
         return False
     if left.first == one.head:
@@ -189,24 +189,24 @@ def _share_fairly(parsed: Parsed, one: Phrase, other: Phrase) -> bool:
     )
 
 
-def _body(parsed: Parsed, phrase: Phrase) -> Phrase:
-    """Without its article."""
+def _without_determiner(parsed: Parsed, phrase: Phrase) -> Phrase:
+    """The phrase without its determiner."""
     skipped = phrase.first + _is_determined(parsed, phrase)
     return Phrase(skipped, phrase.last, phrase.head)
 
 
-def _is_free(parsed: Parsed, one: Phrase, other: Phrase) -> bool:
-    """Whether the place of the pair leaves no doubt about what belongs to it."""
+def _is_unambiguous(parsed: Parsed, one: Phrase, other: Phrase) -> bool:
+    """Whether the position of the pair leaves no ambiguity of attachment."""
     dep = parsed.words[one.head].dep
     after = other.last + 1
     is_end = after == len(parsed.words) or parsed.lower[after] in (".", "!")
-    lives = [parsed.words[p.head].lemma in ALIVE for p in (one, other)]
+    are_alive = [parsed.words[p.head].lemma in ALIVE for p in (one, other)]
     if dep in _SUBJECTS and one.first == 0:
-        return is_end or _goes_for_both(parsed, after, all(lives))
+        return is_end or _applies_to_both(parsed, after, all(are_alive))
     if not is_end:
-        # A verb may follow whose subject stands before the pair.
+        # A verb may follow if its subject precedes the pair.
         word = parsed.words[after]
-        if any(lives) or (word.tag not in _FINITE and word.tag != "VBG"):
+        if any(are_alive) or (word.tag not in _FINITE and word.tag != "VBG"):
             return False
         subject = subject_of(parsed, word.head if word.dep in ("aux", "auxpass") else after)
         if subject is None or subject.last >= one.first:
@@ -216,7 +216,7 @@ def _is_free(parsed: Parsed, one: Phrase, other: Phrase) -> bool:
     return _is_object_pair(parsed, one, other)
 
 
-def _goes_for_both(parsed: Parsed, after: int, are_alive: bool) -> bool:
+def _applies_to_both(parsed: Parsed, after: int, are_alive: bool) -> bool:
     word = parsed.words[after]
     if word.tag in _FINITE:
         return True
@@ -239,32 +239,32 @@ def _is_object_pair(parsed: Parsed, one: Phrase, other: Phrase) -> bool:
     if dep != "pobj":
         return False
     if parsed.lower[holder] in _OPEN_LINKS:
-        # It must belong to the word right before it, so that "and" stays inside.
+        # The preposition must attach to the word right before it, so that "and" stays inside.
         return words[holder].head == holder - 1
     return parsed.lower[holder] == "in" and lemmas <= _CLOTHES
 
 
 def _adjectives(parsed: Parsed) -> Iterator[Changes]:
-    """Two single adjectives: "red and blue"."""
-    for at, head in _ands(parsed):
-        one, other = parsed.words[at - 1], parsed.words[at + 1]
-        if head != at - 1 or {one.tag, other.tag} != {"JJ"} or other.head != at - 1:
+    """Exchange two single adjectives: "red and blue"."""
+    for i, head in _ands(parsed):
+        one, other = parsed.words[i - 1], parsed.words[i + 1]
+        if head != i - 1 or {one.tag, other.tag} != {"JJ"} or other.head != i - 1:
             continue
-        before = parsed.lower_at(at - 2)
-        pair = parsed.lower[at - 1], parsed.lower[at + 1]
+        before = parsed.lower_at(i - 2)
+        pair = parsed.lower[i - 1], parsed.lower[i + 1]
         if before in _SHADES or before == "," or pair[0] in _SHADES or {*pair} in _SET_PAIRS:
             continue
         if (pair[0] in COLOUR_NAMES) != (pair[1] in COLOUR_NAMES):
             continue
-        if _is_black_and_white(parsed, pair, at + 2) or len(parsed.children[at + 1]):
+        if _is_black_and_white(parsed, pair, i + 2) or len(parsed.children[i + 1]):
             continue
         if parsed.text[one.start - 1 : one.start] == "-" or parsed.text[other.end :][:1] == "-":
             continue
-        yield exchanged(parsed, (at - 1, at - 1), (at + 1, at + 1))
+        yield exchanged(parsed, (i - 1, i - 1), (i + 1, i + 1))
 
 
 def _is_black_and_white(parsed: Parsed, pair: tuple[str, str], after: int) -> bool:
-    """Said of an image it is a way of taking images; alone it may be."""
+    """Whether "black and white" describes, or may describe, the image itself."""
     if set(pair) != {"black", "white"}:
         return False
     rest = parsed.words[after : after + 2]
@@ -272,7 +272,7 @@ def _is_black_and_white(parsed: Parsed, pair: tuple[str, str], after: int) -> bo
 
 
 def _verbs(parsed: Parsed) -> Iterator[Changes]:
-    """Two things done at the same time: "reading a book and drinking tea"."""
+    """Exchange two simultaneous actions: "reading a book and drinking tea"."""
     for pair in conjunctions_in(parsed):
         left, right = pair.first, pair.second
         one, other = parsed.words[left.first], parsed.words[right.first]
@@ -285,24 +285,24 @@ def _verbs(parsed: Parsed) -> Iterator[Changes]:
 
 
 def _is_closed(parsed: Parsed, left: WordSpan, right: WordSpan) -> bool:
-    said = {*parsed.lower[left.first : left.last + 1], *parsed.lower[right.first :]}
+    texts = {*parsed.lower[left.first : left.last + 1], *parsed.lower[right.first :]}
     is_end = right.last + 1 == len(parsed.words) or parsed.lower[right.last + 1] == "."
     spans_left = all(subtree(parsed, c) is not None for c in parsed.children[left.first])
-    # The first child is the first in the caption.
+    # Children are in the order of the caption.
     adverb = parsed.child(left.first, "advmod")
     has_before = adverb is not None and adverb < left.first
-    # What follows a bare first verb may belong to both: "standing and eating in a field".
+    # A phrase after a bare first verb may belong to both: "standing and eating in a field".
     is_even = left.last > left.first or right.last == right.first
-    is_plain = not said & LOOKING_BACK and "," not in said and "while" not in said
+    is_plain = not texts & LOOKING_BACK and "," not in texts and "while" not in texts
     return is_end and spans_left and not has_before and is_plain and is_even
 
 
 class _Clause(NamedTuple):
-    """A whole caption: first phrase, verb, relation, second phrase."""
+    """A caption of first phrase, verb, relation and second phrase."""
 
     one: Phrase
     verb: int | None
-    """A form of "be", or what the first thing does; a "be" before that is left out."""
+    """A form of "be" or the full verb; without a "be" before a full verb."""
     link: tuple[int, int]
     relation: str
     two: Phrase
@@ -312,63 +312,63 @@ def _clause(parsed: Parsed) -> _Clause | None:
     phrases = [chunk for chunk in parsed.chunks if chunk.head not in parsed.bound]
     if len(phrases) not in (2, 3):
         return None
-    there = len(phrases) == 3
-    if there and parsed.lower[0] != "there":
+    has_there = len(phrases) == 3
+    if has_there and parsed.lower[0] != "there":
         return None
     one, two = phrases[-2:]
-    start = 2 if there and parsed.lower[1] in BE else 0
+    start = 2 if has_there and parsed.lower[1] in BE else 0
     if one.first != start or two.last + 1 != parsed.end or not _are_plain(parsed, one, two):
         return None
     first = one.last + 1
     verb = first if parsed.words[first].tag in ("VBZ", "VBP", "VBG") else None
     if verb is not None and parsed.lower[verb] in BE and parsed.words[verb + 1].tag == "VBG":
         verb += 1
-    if there and verb is not None:
+    if has_there and verb is not None:
         return None
     link = (first if verb is None else verb + 1, two.first - 1)
     if link[0] > link[1]:
         return None
     relation = " ".join(parsed.lower[link[0] : link[1] + 1])
-    return _Clause(one, 1 if there else verb, link, relation, two)
+    return _Clause(one, 1 if has_there else verb, link, relation, two)
 
 
 def _are_plain(parsed: Parsed, one: Phrase, two: Phrase) -> bool:
-    """Two different things with articles, numbers or plurals, neither implied by the other."""
-    said = parsed.lower[one.first : one.last + 1], parsed.lower[two.first : two.last + 1]
-    if LOOKING_BACK & {*said[0], *said[1]} or parsed.lower[one.head] == parsed.lower[two.head]:
+    """Whether both are plain phrases of different nouns without words that refer back."""
+    texts = parsed.lower[one.first : one.last + 1], parsed.lower[two.first : two.last + 1]
+    if LOOKING_BACK & {*texts[0], *texts[1]} or parsed.lower[one.head] == parsed.lower[two.head]:
         return False
-    if any(joining in part for part in said for joining in ("and", "or", ",")):
+    if any(joining in part for part in texts for joining in ("and", "or", ",")):
         return False
     for phrase in (one, two):
         tag = parsed.words[phrase.head].tag
-        # A plural after "a" is a verb, or a slip.
+        # A plural after "a" is a verb or an error.
         is_slip = parsed.lower[phrase.first] in ("a", "an") and tag == "NNS"
         if phrase.head != phrase.last or tag not in ("NN", "NNS") or is_slip:
             return False
-        # "A room holding remotes" and "a dog sprints" are taken for noun phrases now and then.
-        for at in range(phrase.first + 1, phrase.last + 1):
-            follows_noun = parsed.words[at - 1].tag in ("NN", "NNS")
-            if parsed.lower[at].endswith("ing") and follows_noun:
+        # "A room holding remotes" and "a dog sprints" may be parsed as noun phrases.
+        for i in range(phrase.first + 1, phrase.last + 1):
+            follows_noun = parsed.words[i - 1].tag in ("NN", "NNS")
+            if parsed.lower[i].endswith("ing") and follows_noun:
                 return False
-            if parsed.words[at].tag in ("POS", "IN", "RP"):
+            if parsed.words[i].tag in ("POS", "IN", "RP"):
                 return False
     return True
 
 
-def _is_true_turned(parsed: Parsed, clause: _Clause) -> bool:
-    one, two = (parsed.words[p.head].lemma for p in (clause.one, clause.two))
+def _has_true_inverse(parsed: Parsed, clause: _Clause) -> bool:
+    first, second = (parsed.words[p.head].lemma for p in (clause.one, clause.two))
     if clause.relation == "in front of":
-        return two in _BEHIND_SOMEBODY
+        return second in _BEHIND_SOMEBODY
     if clause.relation == "on top of":
-        return two not in _GROUNDS
+        return second not in _GROUNDS
     if clause.relation == "over":
-        return one in _OVER
+        return first in _OVER
     # "Behind the wheel", "behind bars", "behind the plate", "under construction".
-    return clause.relation not in ("behind", "under") or two not in _IDIOMS
+    return clause.relation not in ("behind", "under") or second not in _IDIOMS
 
 
 def _with_second_first(parsed: Parsed, clause: _Clause) -> list[Changes]:
-    """The second thing first, where the first sits, stands or lies next to a new thing."""
+    """Put the second thing first, if the verb is a posture and the second thing is new."""
     verb, one, two = clause.verb, clause.one, clause.two
     noun = parsed.words[two.head]
     if verb is None or parsed.words[verb].lemma not in _POSTURES:
@@ -379,7 +379,7 @@ def _with_second_first(parsed: Parsed, clause: _Clause) -> list[Changes]:
         parsed.words[phrase.first].tag in ("DT", "CD") and parsed.lower[phrase.first] != "the"
         for phrase in (one, two)
     ]
-    # In the middle can stand a plural too, but no bare "dog" and no "the dog".
+    # In the middle a bare plural is possible too, but no bare "dog" and no "the dog".
     is_bare_plural = parsed.words[one.head].tag != "NN" and parsed.lower[one.first] != "the"
     if not is_new[1] or not (is_new[0] or is_bare_plural):
         return []

@@ -1,25 +1,25 @@
-"""A hard positive: a word or phrase becomes a synonym of our table, under the table's conditions.
+"""A hard positive: a word or phrase is replaced by a synonym of our table.
 
-A line of the table is `old > new`, or `old = new` for both ways, and conditions after bars. These
-say which forms are made:
+A line of the table is `old > new`, or `old = new` for both directions, followed by conditions
+separated by bars. These conditions restrict the inflected forms:
 
-- plural: nouns stand as they are written, in the plural; adjectives before plurals;
-- singular: nouns in the singular only; adjectives before singulars;
+- plural: the nouns are written in the plural; adjectives before plurals only;
+- singular: nouns in the singular only; adjectives before singulars only;
 - active: verbs without past forms; passive: the past participle only.
 
-The other conditions ask about the caption, with the words that may follow their names:
+The other conditions restrict the caption; some take words as arguments:
 
-- c / m: another noun may stand before the noun / the noun may stand before another;
+- c / m: a noun may precede / follow the noun;
 - det, bare: the noun has an article or owner / no adjective;
-- end, early: the last word / among the first seven;
+- end, early: it is the last word / among the first seven;
 - followed, preceded: by one of these words; notfollowed, notpreceded: by none of them;
-- then, notthen: the next noun phrase has (has not) this noun, or starts with this word;
-- with, without: one (none) of these words stands in the caption;
+- then, notthen: the next noun phrase has (does not have) this noun, or starts with this word;
+- with, without: one (none) of these words is in the caption;
 - object: the noun is the object of one of these verbs;
 - obj, noobj, notobj: the verb has an object (one of these), none, or none of these;
 - by: the verb has a subject (one of these);
 - of, notof: the noun that the adjective or preposition belongs to is (not) one of these;
-- on, noton: the verb that it hangs on is (not) one of these;
+- on, noton: the verb that governs it is (not) one of these;
 - prep, adv, clause: used as a preposition, as an adverb, before a clause with a subject that
   belongs to a verb;
 - acl, predicate, attributive: right after its noun / not before a noun / before a noun;
@@ -27,7 +27,7 @@ The other conditions ask about the caption, with the words that may follow their
 - worn: "in" between a person and clothes;
 - nns: the next noun phrase is plural.
 
-Left out of the table is what only sometimes names the same: road for street, canine for dog.
+The table excludes words that mean the same only sometimes: road for street, canine for dog.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ WordClass: TypeAlias = Literal["noun", "verb", "adjective", "phrase"]
 _ENTRIES: Mapping[WordClass, str] = MappingProxyType(
     {"noun": "nouns", "verb": "verbs", "adjective": "adjectives", "phrase": "phrases"}
 )
-"""Entries of lexicon/synonyms.toml."""
+"""The entries of lexicon/synonyms.toml."""
 _VERB_TAGS = ("VB", "VBP", "VBZ", "VBG", "VBD", "VBN")
 _ACTIVE_TAGS = ("VB", "VBP", "VBZ", "VBG")
 _WITHOUT_WORDS = frozenset(("c", "m", "det", "bare", "singular", "plural", "end", "early"))
@@ -58,14 +58,14 @@ _COMMON_NOUNS = frozenset(("NN", "NNS"))
 
 
 def synonym(parsed: Parsed) -> list[Changes]:
-    """Every word and phrase of our table for which all conditions hold."""
+    """Replace each word and phrase of the table for which all conditions hold."""
     table = synonyms()
     return [
-        (parsed.change(at, at + len(one.old) - 1, one.new),)
-        for at, text in enumerate(parsed.lower)
+        (parsed.change(i, i + len(entry.old) - 1, entry.new),)
+        for i, text in enumerate(parsed.lower)
         if text in table
-        for one in table[text]
-        if _fits(parsed, at, one)
+        for entry in table[text]
+        if _fits(parsed, i, entry)
     ]
 
 
@@ -78,7 +78,7 @@ SYNONYM = rule_kind(
 
 
 def is_whole(parsed: Parsed, first: int, last: int) -> bool:
-    """Whether words stand for themselves: in no hyphenated word, no quotation, no fixed pair."""
+    """Whether words are not part of a hyphenated word, a quotation or a fixed name."""
     start, end = parsed.words[first].start, parsed.words[last].end
     text = parsed.text
     if (start and text[start - 1] in _JOINED) or (end < len(text) and text[end] in _JOINED):
@@ -90,41 +90,41 @@ def is_whole(parsed: Parsed, first: int, last: int) -> bool:
     return not is_fixed(before, parsed.lower[first]) and not is_fixed(parsed.lower[last], after)
 
 
-def _fits(parsed: Parsed, at: int, one: Synonym) -> bool:
-    last = at + len(one.old) - 1
-    if len(one.old) > 1 and parsed.lower[at : last + 1] != one.old:
+def _fits(parsed: Parsed, first: int, entry: Synonym) -> bool:
+    last = first + len(entry.old) - 1
+    if len(entry.old) > 1 and parsed.lower[first : last + 1] != entry.old:
         return False
-    # The last word of a noun shows the form, and the first of a verb.
-    shown = last if one.word_class == "noun" else at
-    if one.tag and parsed.words[shown].tag != one.tag:
+    # The last word of a noun is inflected, and the first of a verb.
+    inflected = last if entry.word_class == "noun" else first
+    if entry.tag and parsed.words[inflected].tag != entry.tag:
         return False
-    if not _is_class(parsed, at, last, one) or not is_whole(parsed, at, last):
+    if not _is_class(parsed, first, last, entry) or not is_whole(parsed, first, last):
         return False
-    place = SynonymPlace(parsed, at, last)
-    if not all(CHECKS[name](place, words) for name, words in one.conditions):
+    place = SynonymPlace(parsed, first, last)
+    if not all(CHECKS[name](place, words) for name, words in entry.conditions):
         return False
-    # What it brings in, little words aside, would sound wrong if it were said twice.
+    # New words, except function words, must not be in the caption already.
     return not any(
         word in parsed.lower
-        for word in one.new.split()
-        if word not in _LITTLE and word not in one.old
+        for word in entry.new.split()
+        if word not in _LITTLE and word not in entry.old
     )
 
 
-def _is_class(parsed: Parsed, first: int, last: int, one: Synonym) -> bool:
+def _is_class(parsed: Parsed, first: int, last: int, entry: Synonym) -> bool:
     word = parsed.words[last]
-    if one.word_class == "noun":
-        return _is_noun(parsed, first, last, {condition.name for condition in one.conditions})
-    if one.word_class == "adjective":
+    if entry.word_class == "noun":
+        return _is_noun(parsed, first, last, {condition.name for condition in entry.conditions})
+    if entry.word_class == "adjective":
         return word.dep == "amod" and word.head > last and parsed.words[word.head].tag in NOUN_TAGS
-    if one.word_class == "verb":
+    if entry.word_class == "verb":
         dep = parsed.words[first].dep
         return first not in parsed.bound and dep not in ("amod", "compound", "aux", "auxpass")
     return True
 
 
 def _is_noun(parsed: Parsed, first: int, last: int, flags: set[str]) -> bool:
-    """A common noun that no other noun makes something else of."""
+    """Whether it is a common noun outside compounds."""
     word = parsed.words[last]
     if word.tag not in _COMMON_NOUNS or last in parsed.bound:
         return False
@@ -139,26 +139,26 @@ def _is_noun(parsed: Parsed, first: int, last: int, flags: set[str]) -> bool:
 
 
 class SynonymCondition(NamedTuple):
-    """What must hold where an entry is used."""
+    """A condition of an entry."""
 
     name: str
     words: frozenset[str]
 
 
 class Synonym(NamedTuple):
-    """Words that may be replaced, in one of their forms."""
+    """A replacement of words in one inflected form."""
 
     old: tuple[str, ...]
-    """In lower case, as they stand."""
+    """In lower case, as in the caption."""
     new: str
     word_class: WordClass
     tag: str
-    """That the inflected word of `old` must have; empty for any."""
+    """The tag that the inflected word of `old` must have; empty for any."""
     conditions: tuple[SynonymCondition, ...]
 
 
 class SynonymLine(NamedTuple):
-    """An entry as written."""
+    """An entry of the table."""
 
     old: str
     new: str
@@ -167,41 +167,41 @@ class SynonymLine(NamedTuple):
 
 @cache
 def synonyms() -> Mapping[str, tuple[Synonym, ...]]:
-    """Every form of every entry, by the first word it replaces."""
-    found: dict[str, list[Synonym]] = {}
+    """All forms of all entries, by their first word."""
+    by_word: dict[str, list[Synonym]] = {}
     for word_class, key in _ENTRIES.items():
         for line in lines_of(word_lists("synonyms").lines(key)):
-            for one in _forms(line, word_class):
-                if " ".join(one.old) != one.new:
-                    found.setdefault(one.old[0], []).append(one)
-    return MappingProxyType({first: tuple(some) for first, some in found.items()})
+            for form in _forms(line, word_class):
+                if " ".join(form.old) != form.new:
+                    by_word.setdefault(form.old[0], []).append(form)
+    return MappingProxyType({first: tuple(forms) for first, forms in by_word.items()})
 
 
 def lines_of(lines: Iterable[str]) -> Iterator[SynonymLine]:
-    """Entries of a table; one that goes both ways is two."""
+    """Parse lines of the table; a line for both directions gives two entries."""
     for line in lines:
         pair, *rest = (part.strip() for part in line.split("|"))
-        conditions = tuple(one for part in rest for one in _conditions(part))
+        conditions = tuple(condition for part in rest for condition in _conditions(part))
         if " = " in pair:
-            one, other = pair.split(" = ")
-            yield SynonymLine(one, other, conditions)
-            yield SynonymLine(other, one, conditions)
+            left, right = pair.split(" = ")
+            yield SynonymLine(left, right, conditions)
+            yield SynonymLine(right, left, conditions)
         else:
             old, new = pair.split(" > ")
             yield SynonymLine(old, new, conditions)
 
 
 def _conditions(part: str) -> list[SynonymCondition]:
-    """One condition with its words, or several that take none."""
+    """Parse one condition with its words, or several without words."""
     name, *words = part.split()
     if _WITHOUT_WORDS.issuperset((name, *words)):
-        return [SynonymCondition(one, frozenset()) for one in (name, *words)]
+        return [SynonymCondition(flag, frozenset()) for flag in (name, *words)]
     groups = (WORD_GROUPS.get(word, frozenset((word,))) for word in words)
     return [SynonymCondition(name, frozenset().union(*groups))]
 
 
 def _forms(line: SynonymLine, word_class: WordClass) -> Iterator[Synonym]:
-    names, old, new = {one.name for one in line.conditions}, line.old, line.new
+    names, old, new = {c.name for c in line.conditions}, line.old, line.new
     if word_class == "verb":
         tags: tuple[str, ...] = ("VBN",) if "passive" in names else _VERB_TAGS
         tags = _ACTIVE_TAGS if "active" in names else tags
@@ -212,8 +212,8 @@ def _forms(line: SynonymLine, word_class: WordClass) -> Iterator[Synonym]:
             forms.append(("NNS", _plural(old), _plural(new)))
     else:
         forms = [("", old, new)]
-    for tag, one, other in forms:
-        yield Synonym(tuple(one.split()), other, word_class, tag, line.conditions)
+    for tag, old_form, new_form in forms:
+        yield Synonym(tuple(old_form.split()), new_form, word_class, tag, line.conditions)
 
 
 def _plural(noun: str) -> str:
@@ -227,7 +227,7 @@ def _verb(verb: str, tag: str) -> str:
 
 
 class SynonymPlace(NamedTuple):
-    """Words of a caption that could be replaced."""
+    """Words of a caption that may be replaced."""
 
     parsed: Parsed
     first: int
@@ -241,18 +241,16 @@ class SynonymPlace(NamedTuple):
         """The word before them in lower case; empty at the start."""
         return self.parsed.lower_at(self.first - 1)
 
-    def is_one(self, at: int | None, words: frozenset[str]) -> bool:
-        """Whether there is such a word, and it is one of these as it stands or as lemma."""
-        return at is not None and (
-            self.parsed.lower[at] in words or self.parsed.lemma_at(at) in words
-        )
+    def is_any_of(self, i: int | None, words: frozenset[str]) -> bool:
+        """Whether the word or its lemma is one of these."""
+        return i is not None and (self.parsed.lower[i] in words or self.parsed.lemma_at(i) in words)
 
     def noun_tag(self) -> str:
-        """Of the noun: of the last word itself, or of what that belongs to."""
+        """The tag of `noun()`."""
         return self.parsed.words[self.noun()].tag
 
     def noun(self) -> int:
-        """The last word if it is a noun, else what it belongs to."""
+        """The last word if it is a noun, else its head."""
         word = self.parsed.words[self.last]
         return self.last if word.tag in NOUN_TAGS else word.head
 
@@ -261,10 +259,10 @@ Check: TypeAlias = Callable[[SynonymPlace, frozenset[str]], bool]
 
 
 def _next_phrase(place: SynonymPlace) -> Phrase | None:
-    """The noun phrase that goes on after the words, "of" aside."""
+    """The noun phrase right after the words, or after an "of"."""
     start = place.last + 1 + (place.after() == "of")
-    found = (chunk for chunk in place.parsed.chunks if chunk.head >= start)
-    chunk = next(found, None)
+    chunks = (chunk for chunk in place.parsed.chunks if chunk.head >= start)
+    chunk = next(chunks, None)
     return chunk if chunk is not None and chunk.first <= start else None
 
 
@@ -273,16 +271,16 @@ def _then(place: SynonymPlace, words: frozenset[str]) -> bool:
     if phrase is None:
         return False
     start = place.last + 1 + (place.after() == "of")
-    return place.is_one(phrase.head, words) or place.parsed.lower[start] in words
+    return place.is_any_of(phrase.head, words) or place.parsed.lower[start] in words
 
 
 def _of(place: SynonymPlace, words: frozenset[str]) -> bool:
-    """By the noun that an adjective or a preposition belongs to."""
+    """Check the noun of an adjective or a preposition."""
     thing = place.parsed.child(place.last, "pobj")
     if thing is not None or place.parsed.words[place.last].dep == "prep":
-        return place.is_one(thing, words)
+        return place.is_any_of(thing, words)
     head = place.parsed.words[place.first].head
-    return place.parsed.words[head].tag in NOUN_TAGS and place.is_one(head, words)
+    return place.parsed.words[head].tag in NOUN_TAGS and place.is_any_of(head, words)
 
 
 def _object(place: SynonymPlace) -> int | None:
@@ -290,22 +288,22 @@ def _object(place: SynonymPlace) -> int | None:
 
 
 def _obj(place: SynonymPlace, words: frozenset[str]) -> bool:
-    found = _object(place)
-    return found is not None and (not words or place.is_one(found, words))
+    noun = _object(place)
+    return noun is not None and (not words or place.is_any_of(noun, words))
 
 
 def _by(place: SynonymPlace, words: frozenset[str]) -> bool:
     subject = subject_of(place.parsed, place.first)
-    return subject is not None and (not words or place.is_one(subject.head, words))
+    return subject is not None and (not words or place.is_any_of(subject.head, words))
 
 
 def _is_object(place: SynonymPlace, words: frozenset[str]) -> bool:
     word = place.parsed.words[place.last]
-    return word.dep == "dobj" and place.is_one(word.head, words)
+    return word.dep == "dobj" and place.is_any_of(word.head, words)
 
 
 def _on(place: SynonymPlace, words: frozenset[str]) -> bool:
-    return place.is_one(place.parsed.words[place.first].head, words)
+    return place.is_any_of(place.parsed.words[place.first].head, words)
 
 
 def _adv(place: SynonymPlace, words: frozenset[str]) -> bool:
@@ -344,13 +342,13 @@ def _worn(place: SynonymPlace, words: frozenset[str]) -> bool:
     word, garment = place.parsed.words[place.first], place.parsed.child(place.first, "pobj")
     if garment is None or word.head != place.first - 1:
         return False
-    is_worn = place.is_one(garment, WORD_GROUPS["@clothes"])
-    return is_worn and place.is_one(word.head, WORD_GROUPS["@people"])
+    is_worn = place.is_any_of(garment, WORD_GROUPS["@clothes"])
+    return is_worn and place.is_any_of(word.head, WORD_GROUPS["@people"])
 
 
 CHECKS: Mapping[str, Check] = MappingProxyType(
     {
-        # Read by the rule itself, or when forms are made.
+        # Handled by the rule itself, or when forms are made.
         "c": lambda place, words: True,
         "m": lambda place, words: True,
         "active": lambda place, words: True,

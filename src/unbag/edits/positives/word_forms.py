@@ -1,7 +1,7 @@
-"""Hard positives in the same words: another article, and other forms of words.
+"""Hard positives by another article or another form of the same words.
 
-Captions describe what is seen, so that "a dog", "the dog" and "one dog" are the same dog where it
-is first spoken of; only nouns are touched for which that is sure. Forms are spellings ("grey",
+Captions describe what is visible, so "a dog", "the dog" and "one dog" denote the same dog at its
+first mention; only nouns for which that is certain are changed. Forms are spellings ("grey",
 "gray"), numbers ("two", "2"), contractions ("is not", "isn't"), the two present tenses ("is
 riding", "rides"), and "there is a dog ..." for "a dog is ...".
 """
@@ -34,7 +34,7 @@ _THERE_BEFORE = _LISTS.words("there_before")
 _NEW = _LISTS.words("new")
 _PLURAL_IN_SENSE = _LISTS.words("plural_in_sense")
 _NO_TENSE_AFTER = frozenset(("to", "ready", "going"))
-_GOES_ON = frozenset(("DT", "VBG", "VBN", "VB", "IN", "RB", "CD", "PRP$"))
+_CONTINUING_TAGS = frozenset(("DT", "VBG", "VBN", "VB", "IN", "RB", "CD", "PRP$"))
 _NUMBERS = _LISTS.sequence("numbers")
 NUMBERS: Mapping[str, str] = MappingProxyType(
     {word: str(at) for at, word in enumerate(_NUMBERS, start=2)}
@@ -49,8 +49,8 @@ SPELLINGS: Mapping[tuple[str, ...], str] = MappingProxyType(
         for old, new in _LISTS.replacements("spellings").items()
     }
 )
-"""By the words in lower case as the parser cuts them: hyphens are words of their own."""
-MOST_TOKENS = max(map(len, SPELLINGS))
+"""Other spellings by the lower-case tokens of the parser: hyphens are separate tokens."""
+MAX_TOKENS = max(map(len, SPELLINGS))
 FIRST_TOKENS = frozenset(tokens[0] for tokens in SPELLINGS)
 CONTRACTIONS: Mapping[tuple[str, str], str] = MappingProxyType(
     {
@@ -59,15 +59,15 @@ CONTRACTIONS: Mapping[tuple[str, str], str] = MappingProxyType(
         for first, second in (words.split(),)
     }
 )
-"""Two words and how they are written together, or apart if they are together."""
+"""Two words with their contracted form, or two tokens with their full form."""
 _FIRST_OF_TWO = frozenset(first for first, _ in CONTRACTIONS)
 
 
 def article(parsed: Parsed) -> list[Changes]:
-    """Every article that may be another, and those that may be added before the first noun."""
+    """Replace an article, or add one before the first noun."""
     if not parsed.chunks:
         return []
-    return [*_first(parsed), *_of_places(parsed)]
+    return [*_initial_articles(parsed), *_place_articles(parsed)]
 
 
 ARTICLE = rule_kind(
@@ -79,7 +79,7 @@ ARTICLE = rule_kind(
 
 
 def word_form(parsed: Parsed) -> list[Changes]:
-    """Every form that may be another."""
+    """Replace each form that has an alternative."""
     return [
         *_spellings(parsed),
         *_numbers(parsed),
@@ -97,14 +97,14 @@ WORD_FORM = rule_kind(
 )
 
 
-def _first(parsed: Parsed) -> Iterator[Changes]:
-    """At the first noun phrase of the caption, if it starts the caption."""
+def _initial_articles(parsed: Parsed) -> Iterator[Changes]:
+    """The articles of a noun phrase at the start of the caption."""
     phrase = parsed.chunks[0]
     if phrase.first != 0 or not _takes_other_article(parsed, phrase):
         return
     word, noun = parsed.lower[0], parsed.words[phrase.head]
-    # Somebody is named before it: "someone's dog" takes no article.
-    is_owned = any(one.tag == "POS" for one in parsed.words[: phrase.last])
+    # A possessive precedes: "someone's dog" takes no article.
+    is_owned = any(other.tag == "POS" for other in parsed.words[: phrase.last])
     is_known = noun.lemma in _THINGS
     if noun.tag == "NNS":
         if parsed.words[0].tag == "CD" and word != "one" and not _COMPARED & {*parsed.lower}:
@@ -120,8 +120,8 @@ def _first(parsed: Parsed) -> Iterator[Changes]:
         yield (parsed.change(0, 0, f"{_a_before(parsed, 0)} {word}"),)
 
 
-def _of_places(parsed: Parsed) -> Iterator[Changes]:
-    """Before a place later in the caption: "on a table" and "on the table"."""
+def _place_articles(parsed: Parsed) -> Iterator[Changes]:
+    """The articles of later places: "on a table" and "on the table"."""
     for phrase in parsed.chunks[1:]:
         noun = parsed.words[phrase.head]
         if parsed.lower[phrase.first] not in ("a", "an") or noun.lemma not in _PLACES:
@@ -134,39 +134,37 @@ def _of_places(parsed: Parsed) -> Iterator[Changes]:
 
 
 def _takes_other_article(parsed: Parsed, phrase: Phrase) -> bool:
-    """A common noun without what makes its article needed, such as "same" or "of" after it."""
+    """Whether it is a common noun whose article is free: no "same", no "of" after it."""
     words = parsed.words
     if words[phrase.head].tag not in ("NN", "NNS") or phrase.head != phrase.last:
         return False
     if parsed.lower[phrase.first] in ("a", "an") and words[phrase.head].tag == "NNS":
         return False
     inside = range(phrase.first, phrase.last + 1)
-    if any(
-        parsed.lower[at] in _SPECIAL or words[at].tag in ("JJS", "NNP", "NNPS") for at in inside
-    ):
+    if any(parsed.lower[i] in _SPECIAL or words[i].tag in ("JJS", "NNP", "NNPS") for i in inside):
         return False
     return parsed.lower_at(phrase.last + 1) not in ("of", "'s", "'", "-", "and", ",", "or")
 
 
-def _a_before(parsed: Parsed, at: int) -> str:
-    return "an" if starts_with_vowel(parsed.lower[at]) else "a"
+def _a_before(parsed: Parsed, i: int) -> str:
+    return "an" if starts_with_vowel(parsed.lower[i]) else "a"
 
 
 def _spellings(parsed: Parsed) -> Iterator[Changes]:
-    for at, text in enumerate(parsed.lower):
+    for i, text in enumerate(parsed.lower):
         if text not in FIRST_TOKENS:
             continue
-        for length in range(MOST_TOKENS, 0, -1):
-            words = parsed.lower[at : at + length]
+        for length in range(MAX_TOKENS, 0, -1):
+            words = parsed.lower[i : i + length]
             new = SPELLINGS.get(words) if len(words) == length else None
-            last = at + length - 1
-            if new is not None and _is_word(parsed, at, last):
-                yield (parsed.change(at, last, new),)
+            last = i + length - 1
+            if new is not None and _can_respell(parsed, i, last):
+                yield (parsed.change(i, last, new),)
                 break
 
 
-def _is_word(parsed: Parsed, first: int, last: int) -> bool:
-    """No name, and "close up" only as a noun."""
+def _can_respell(parsed: Parsed, first: int, last: int) -> bool:
+    """Whether words can be respelled: no name, and "close up" only as a noun."""
     words = parsed.words[first : last + 1]
     if any(word.tag in ("NNP", "NNPS") for word in words) or not is_whole(parsed, first, last):
         return False
@@ -175,47 +173,47 @@ def _is_word(parsed: Parsed, first: int, last: int) -> bool:
 
 
 def _numbers(parsed: Parsed) -> Iterator[Changes]:
-    for at in parsed.counts:
-        new = NUMBERS.get(parsed.lower[at])
-        noun = parsed.words[parsed.words[at].head]
-        if new is None or noun.tag != "NNS" or parsed.words[at].head < at:
+    for i in parsed.counts:
+        new = NUMBERS.get(parsed.lower[i])
+        noun = parsed.words[parsed.words[i].head]
+        if new is None or noun.tag != "NNS" or parsed.words[i].head < i:
             continue
-        if is_whole(parsed, at, at) and parsed.lower[at + 1] not in ("-", "and", "or", "to"):
-            yield (parsed.change(at, at, new),)
+        if is_whole(parsed, i, i) and parsed.lower[i + 1] not in ("-", "and", "or", "to"):
+            yield (parsed.change(i, i, new),)
 
 
 def _contractions(parsed: Parsed) -> Iterator[Changes]:
-    for at, text in enumerate(parsed.lower[:-1]):
+    for i, text in enumerate(parsed.lower[:-1]):
         if text not in _FIRST_OF_TWO:
             continue
-        new = CONTRACTIONS.get((text, parsed.lower[at + 1]))
-        second = parsed.words[at + 1]
+        new = CONTRACTIONS.get((text, parsed.lower[i + 1]))
+        second = parsed.words[i + 1]
         if new is None or second.tag not in ("VBZ", "VBP", "RB"):
             continue
-        # At the end the verb is stressed, and before a noun "it's" was meant to be "its".
-        after = parsed.words[at + 2].tag if at + 2 < len(parsed.words) else "."
-        if after in _GOES_ON:
-            yield (parsed.change(at, at + 1, new),)
+        # At the end the verb is stressed, and before a noun "it's" is a misspelt "its".
+        after = parsed.words[i + 2].tag if i + 2 < len(parsed.words) else "."
+        if after in _CONTINUING_TAGS:
+            yield (parsed.change(i, i + 1, new),)
 
 
 def tenses(parsed: Parsed) -> Iterator[Changes]:
-    """The other present tense of verbs of doing: "is riding", "rides"."""
+    """Replace the present tense of activity verbs by the other one: "is riding", "rides"."""
     forms = activities()
-    for at in parsed.verbs:
-        base = forms.get(parsed.lower[at])
-        if base is None or _has_joined(parsed, at):
+    for i in parsed.verbs:
+        base = forms.get(parsed.lower[i])
+        if base is None or _depends_on_verb(parsed, i):
             continue
-        tag, before = parsed.words[at].tag, parsed.lower_at(at - 1)
-        if tag == "VBG" and before in _BE_NOW and parsed.words[at - 1].head == at:
+        tag, before = parsed.words[i].tag, parsed.lower_at(i - 1)
+        if tag == "VBG" and before in _BE_NOW and parsed.words[i - 1].head == i:
             new = base if before == "are" else inflected(base, "VBZ")
-            yield (parsed.change(at - 1, at, new),)
-        elif tag in ("VBZ", "VBP") and _has_noun_before(parsed, at):
+            yield (parsed.change(i - 1, i, new),)
+        elif tag in ("VBZ", "VBP") and _has_agreeing_subject(parsed, i):
             be = "is" if tag == "VBZ" else "are"
-            yield (parsed.change(at, at, f"{be} {inflected(base, 'VBG')}"),)
+            yield (parsed.change(i, i, f"{be} {inflected(base, 'VBG')}"),)
 
 
 def there_forms(parsed: Parsed) -> Iterator[Changes]:
-    """With "there is" or without it: "there is a dog running", "a dog is running"."""
+    """Add or remove "there is": "there is a dog running", "a dog is running"."""
     if parsed.lower_at(0) == "there" and parsed.lower_at(1) in _BE_NOW:
         yield from _without_there(parsed)
     elif parsed.lower_at(0) in _NEW:
@@ -224,7 +222,7 @@ def there_forms(parsed: Parsed) -> Iterator[Changes]:
 
 def _without_there(parsed: Parsed) -> Iterator[Changes]:
     noun = _whole_phrase(parsed, 2)
-    if noun is None or parsed.lower[2] not in _NEW or not _goes_on(parsed, noun):
+    if noun is None or parsed.lower[2] not in _NEW or not _continues(parsed, noun):
         return
     start, after = parsed.words[2].start, parsed.words[noun.last + 1].start
     yield (Change(0, start, ""), Change(after, after, f"{parsed.lower[1]} "))
@@ -235,11 +233,11 @@ def _with_there(parsed: Parsed) -> Iterator[Changes]:
     if noun is None or noun.last + 2 >= len(parsed.words):
         return
     be = noun.last + 1
-    if parsed.lower[be] not in _BE_NOW or not _goes_on(parsed, WordSpan(0, be)):
+    if parsed.lower[be] not in _BE_NOW or not _continues(parsed, WordSpan(0, be)):
         return
     first = parsed.words[0]
     text = first.text if parsed.is_upper else first.text.lower()
-    # "A group of men are": the noun that counts after "there" is the first.
+    # "A group of men are": after "there" the verb agrees with the first noun.
     is_group = parsed.lower[0] in ("a", "an") and not _PLURAL_IN_SENSE & {*parsed.lower[:be]}
     verb = "is" if is_group else parsed.lower[be]
     yield (
@@ -249,12 +247,12 @@ def _with_there(parsed: Parsed) -> Iterator[Changes]:
 
 
 def _whole_phrase(parsed: Parsed, start: int) -> WordSpan | None:
-    """The noun phrase that starts there, with what "of" adds to it."""
+    """The noun phrase that starts at an index, including an "of" phrase."""
     chunks = {chunk.first: chunk for chunk in reversed(parsed.chunks)}
-    found = chunks.get(start)
-    if found is None or found.head != found.last:
+    phrase = chunks.get(start)
+    if phrase is None or phrase.head != phrase.last:
         return None
-    tag, last = parsed.words[found.head].tag, found.last
+    tag, last = parsed.words[phrase.head].tag, phrase.last
     is_one = parsed.lower[start] in ("a", "an") and tag == "NNS"
     if tag not in ("NN", "NNS") or is_one or "and" in parsed.lower[start : last + 1]:
         return None
@@ -265,38 +263,38 @@ def _whole_phrase(parsed: Parsed, start: int) -> WordSpan | None:
     return WordSpan(start, last) if last + 1 < len(parsed.words) else None
 
 
-def _goes_on(parsed: Parsed, before: WordSpan) -> bool:
-    """Whether what follows says what it does, or where it is and no more."""
-    at = before.last + 1
-    word = parsed.words[at]
+def _continues(parsed: Parsed, before: WordSpan) -> bool:
+    """Whether an action or a single phrase of place follows."""
+    i = before.last + 1
+    word = parsed.words[i]
     if word.tag == "VBG":
-        # Another clause may be joined to it, with a subject of its own.
+        # Another clause with its own subject may be joined to it.
         has_clause = any(
             parsed.words[child].dep in ("conj", "ccomp", "parataxis")
             and parsed.child(child, "nsubj", "expl") is not None
-            for child in parsed.children[at]
+            for child in parsed.children[i]
         )
-        return not has_clause and parsed.lower[at] != "going"
-    if parsed.lower[at] not in _THERE_BEFORE or word.dep != "prep":
+        return not has_clause and parsed.lower[i] != "going"
+    if parsed.lower[i] not in _THERE_BEFORE or word.dep != "prep":
         return False
-    span = subtree(parsed, at)
-    if span is None or span.first != at or span.last + 1 != parsed.end:
+    span = subtree(parsed, i)
+    if span is None or span.first != i or span.last + 1 != parsed.end:
         return False
-    rest = parsed.words[at : parsed.end]
-    is_worn = not WORD_GROUPS["@clothes"].isdisjoint(parsed.lower[at : parsed.end])
-    return not is_worn and not any(one.tag in ("VBG", "VBN", "CC") for one in rest)
+    rest = parsed.words[i : parsed.end]
+    is_worn = not WORD_GROUPS["@clothes"].isdisjoint(parsed.lower[i : parsed.end])
+    return not is_worn and not any(w.tag in ("VBG", "VBN", "CC") for w in rest)
 
 
-def _has_joined(parsed: Parsed, verb: int) -> bool:
-    """Whether another verb shares or decides its form: "sits and reads", "watches him ride"."""
+def _depends_on_verb(parsed: Parsed, verb: int) -> bool:
+    """Whether the form depends on another verb: "sits and reads", "watches him ride"."""
     if parsed.words[verb].dep in ("conj", "ccomp", "xcomp"):
         return True
     after = parsed.lower_at(verb + 1)
     return parsed.child(verb, "conj") is not None or after in _NO_TENSE_AFTER
 
 
-def _has_noun_before(parsed: Parsed, verb: int) -> bool:
-    """A subject of the third person, in the number that the verb has."""
+def _has_agreeing_subject(parsed: Parsed, verb: int) -> bool:
+    """Whether a subject of the third person precedes and agrees with the verb."""
     subject = parsed.child(verb, "nsubj")
     if subject is None or subject > verb:
         return False
