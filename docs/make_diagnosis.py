@@ -30,12 +30,12 @@ ROWS = (
     (
         "extract_text",
         "order, projected, linear",
-        "thing named first, classifier on the text embedding",
+        "thing named first, from the text embedding",
     ),
     (
         "extract_text",
         "negation, projected, linear",
-        "thing denied, classifier on the text embedding",
+        "thing denied, from the text embedding",
     ),
     ("conditions", "beyond a bag", "rate of conditions that no bag of words meets"),
     ("superposition", "sum, centred", "cosine with the sum, centred"),
@@ -46,7 +46,7 @@ ROWS = (
     (
         "sensitivity",
         "rho, same words",
-        "rho: cost of a positive over that of a negative, same words",
+        "rho: cost of a positive to a negative, same words",
     ),
     ("stability", "right, same words", "preferences that are right, same words"),
     ("stability", "angle, same words", "degrees of rotation that reverse these"),
