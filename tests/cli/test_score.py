@@ -312,3 +312,8 @@ def test_unknown_words_are_noted_once(image: Path, capsys: pytest.CaptureFixture
     assert [entry["models"][0]["notes"] for entry in found] == [[note], [note]]
     assert main(["score", str(image), "a red ring", "--model", "tiny:base"]) == 0
     assert "note" not in capsys.readouterr().out
+
+
+def test_a_caption_may_begin_with_dashes(image: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["score", str(image), "-- a dog", "a cat", "--model", "tiny:base"]) == 0
+    assert "-- a dog" in capsys.readouterr().out

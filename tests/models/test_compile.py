@@ -1,7 +1,7 @@
 """`--compile`: it reaches the model, changes no score, and a failure of the compiler is said.
 
 With the compiler's first stage only, which follows the model's code: its second, which writes and
-builds C++, takes minutes for a LLaVA. `docs/models.md` has what it gave by hand.
+builds C++, takes minutes for a LLaVA. `docs/reference/models.md` has what it gave by hand.
 """
 
 from collections.abc import Callable, Iterator

@@ -209,7 +209,7 @@ def linear_probes(
         raise UnbagError(
             f"the benchmark {benchmark.name!r} has no training split for a linear probe",
             expected="a benchmark with load_training, such as cifar10",
-            hint="docs/benchmarks.md lists the benchmarks with one",
+            hint="docs/reference/benchmarks.md lists the benchmarks with one",
         )
     reason = f"{option} needs image embeddings, and"
     encoders = [as_dual_encoder(model, f"{reason} {model.name!r} has none") for model in models]

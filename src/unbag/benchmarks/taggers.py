@@ -46,7 +46,7 @@ def find_tagger(choice: str = "auto") -> Tagger | None:
                 f"the tagger {choice!r} is a {type(tagger).__name__} without a name, or not "
                 "callable",
                 expected="a callable from captions to tokens with their tags, with a `name`",
-                hint="docs/extending.md shows one",
+                hint="docs/how-to/extend.md shows one",
             )
         return tagger
     return SpacyTagger(load_pipeline(choice, without=_UNUSED, needs=("tagger",), what="tagger"))
@@ -115,14 +115,14 @@ def tag_captions(tagger: Tagger, captions: Sequence[str]) -> list[Tagged]:
         raise UnbagError(
             f"the tagger {tagger.name!r} gave {len(results)} results for {len(captions)} captions",
             expected="one for each caption, in their order",
-            hint="fix the tagger; docs/extending.md shows one",
+            hint="fix the tagger; docs/how-to/extend.md shows one",
         )
     for caption, tokens in zip(captions, results, strict=True):
         if not _is_tagged(tokens):
             raise UnbagError(
                 f"the tagger {tagger.name!r} gave {repr(tokens)[:80]} for {caption!r}",
                 expected='a list of words with their tags, as in [("red", "JJ"), ("cat", "NN")]',
-                hint="fix the tagger; docs/extending.md shows one",
+                hint="fix the tagger; docs/how-to/extend.md shows one",
             )
     return results
 

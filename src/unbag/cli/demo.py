@@ -76,7 +76,7 @@ def _show_readout(finished: Finished) -> None:
 
     report(finished.contents, finished.folder.report)
     text = f"\nthe same frozen {_MODEL}, scored by cosine similarity and by a small language model"
-    print_lines([f"{text} that reads its patches (docs/decoder.md):"])
+    print_lines([f"{text} that reads its patches (docs/background/decoder.md):"])
     output().print(terminal_table(finished.contents))
     print_lines([_changes(finished.contents, find_benchmarks(_READOUT_BENCHMARKS))])
     print(f"report:  {finished.folder.report}")

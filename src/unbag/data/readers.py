@@ -124,7 +124,9 @@ def open_pairs(
         )
     form = form or pairs_form(path)
     if form not in OPENED:
-        raise unknown_name("form of pairs", form, OPENED, hint="docs/training-data.md has all")
+        raise unknown_name(
+            "form of pairs", form, OPENED, hint="docs/how-to/training-data.md has all"
+        )
     near = read_neighbours(neighbours) if neighbours else None
     source = Source(path, form, caption_column, image_column, skips_bad=skips_bad, keeps_edits=True)
     if form == "shards":

@@ -383,7 +383,7 @@ def _no_tokens(encoder: DualEncoder) -> UnbagError:
         f"{encoder.name} shows one vector for an image and one for a caption, and no parts",
         expected="a model with patches and tokens: tiny:, open_clip:, hf: or photo:",
         hint="give your model encode_patches and encode_tokens, image_layers and text_layers "
-        "(docs/extending.md), or score it by cosine",
+        "(docs/how-to/extend.md), or score it by cosine",
     )
 
 

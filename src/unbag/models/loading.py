@@ -244,5 +244,5 @@ def _checked_model(spec: str, model: object) -> Model:
     raise UnbagError(
         f"the model {spec!r} is a {type(model).__name__}",
         expected="a dual encoder, a generator or a scorer (see unbag.types)",
-        hint="docs/extending.md lists the methods of each",
+        hint="docs/how-to/extend.md lists the methods of each",
     )

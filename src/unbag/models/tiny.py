@@ -344,7 +344,8 @@ def read(path: Path, *, name: str, device: str = "cpu") -> Tiny:
         check_finite(state, source=str(path))
     except FileNotFoundError as error:
         raise UnbagError(
-            f"no checkpoint at {path}", hint="check the path, or train one: see docs/world.md"
+            f"no checkpoint at {path}",
+            hint="check the path, or train one: see docs/background/world.md",
         ) from error
     except (SafetensorError, TypeError, KeyError, RuntimeError, ValueError) as error:
         raise UnbagError(

@@ -52,7 +52,7 @@ _NAMES = "`unbag list benchmarks` shows every name; a file or folder of images w
 
 # Errors of the data readers name options of `unbag train` and `unbag edit`, which diagnose lacks.
 _OTHER_FIELD = ", or the name of another field with --caption-column"
-_MEND = "mend it; broken lines are skipped as long as some lines are valid"
+_FIX = "fix it; malformed lines are skipped as long as some lines are valid"
 
 
 def find_probe_data(
@@ -121,7 +121,7 @@ def _open(data: str, images: Path | None) -> Pairs:
             error = first_error
         expected = error.expected.replace(_OTHER_FIELD, "")
         hint = error.hint.replace("give the format with --pairs-format", "rename it")
-        hint = hint.replace("fix it, or skip such lines with --bad-lines skip", _MEND)
+        hint = hint.replace("fix it, or skip such lines with --bad-lines skip", _FIX)
         if "-column" in hint:
             hint = "rename it: captions are looked for in caption, images in image"
         raise UnbagError(error.message, expected=expected, hint=hint) from error

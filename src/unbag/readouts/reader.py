@@ -274,7 +274,7 @@ def read_head(path: Path) -> tuple[ReaderHeader, dict[str, Tensor]]:
         raise UnbagError(
             f"{path} is not a reader: {said_by(error)}",
             expected=f"a folder that `unbag train --readout ...` wrote, with {FILE}",
-            hint="docs/readouts.md explains how to train one",
+            hint="docs/how-to/readouts.md explains how to train one",
         ) from error
     check_finite(state, source=f"{path}")
     return head, state

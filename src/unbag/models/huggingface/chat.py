@@ -108,7 +108,7 @@ def _runner(model: Any, processor: Any, device: str) -> CausalRunner | BlipRunne
         raise UnbagError(
             f"{model.config.model_type!r} reads with an encoder and answers with a decoder",
             expected="a model that reads image and prompt as one sequence, or an InstructBLIP",
-            hint="docs/models.md lists the supported kinds",
+            hint="docs/reference/models.md lists the supported kinds",
         )
     return CausalRunner(model, model.config.model_type, device, pad)
 

@@ -82,7 +82,7 @@ def load(
     raise UnbagError(
         f"{source.path} is a {config.model_type!r} ({', '.join(heads) or 'no architecture named'})",
         expected=SUPPORTED,
-        hint="docs/extending.md shows how to add a model of another kind",
+        hint="docs/how-to/extend.md shows how to add a model of another kind",
     )
 
 

@@ -201,7 +201,7 @@ def _encode_images(
         raise UnbagError(
             f"{encoder.name} returns one vector for an image and no patches",
             expected="a model with patches: tiny:, open_clip:, hf: or photo:",
-            hint="add image_layers or encode_patches to your model (docs/extending.md)",
+            hint="add image_layers or encode_patches to your model (docs/how-to/extend.md)",
         )
     if pooled_NW is None:
         # Encoders with attention pooling have no pooled vector before their end.

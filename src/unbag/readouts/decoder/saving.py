@@ -44,7 +44,7 @@ _COPY_BASE = "copy the decoder that it changes next to it"
 _HOLDS = f"{CONFIG}, {CONNECTOR} and {LANGUAGE}/, as `unbag train --readout decoder` writes them"
 _TRAIN = (
     "check the path, or train one: `unbag train --readout decoder --model MODEL --pairs world "
-    "--out FOLDER`; see docs/decoder.md"
+    "--out FOLDER`; see docs/background/decoder.md"
 )
 _TALL, _WIDE, _WHOLE = ".tall_OR", ".wide_RI", ".whole"
 State: TypeAlias = dict[str, Tensor]

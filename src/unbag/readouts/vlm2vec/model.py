@@ -49,7 +49,7 @@ _SIDES = 8
 _UNLIMITED = 1_000_000
 _TRAIN = (
     "`unbag train --readout decoder`, then `unbag train --readout vlm2vec --model decoder:FOLDER`: "
-    "docs/vlm2vec.md"
+    "docs/background/vlm2vec.md"
 )
 
 

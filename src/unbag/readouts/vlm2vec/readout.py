@@ -171,7 +171,7 @@ def _chat_model(model: object) -> ChatModel:
         "be trained or replaced",
         expected="a chat model of transformers on this machine (hf:FOLDER), or a decoder:",
         hint="for a dual encoder, use `unbag train --readout decoder`, then "
-        "--model decoder:FOLDER: docs/vlm2vec.md",
+        "--model decoder:FOLDER: docs/background/vlm2vec.md",
     )
 
 
@@ -364,7 +364,7 @@ def _refused(folder: Path, why: str) -> UnbagError:
         f"{folder} holds no trained VLM2Vec: {why}",
         expected=f"a folder with {WEIGHTS} and {CONFIG}, as `unbag train` writes it",
         hint="check the path, or train one: `unbag train --readout vlm2vec --model hf:FOLDER "
-        "--pairs world --out FOLDER`; see docs/vlm2vec.md",
+        "--pairs world --out FOLDER`; see docs/background/vlm2vec.md",
     )
 
 
