@@ -11,7 +11,9 @@ import csv
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import cast
 
 import make_diagnosis
 import tables_repair
@@ -19,8 +21,9 @@ import tables_repair
 import unbag as ub
 from unbag.cli.main import make_parser
 from unbag.cli.options import HelpText
+from unbag.probes.base import Probe
 from unbag.published.lookup import Flag, flags
-from unbag.registry import names, plugin_commands
+from unbag.registry import find, names, plugin_commands
 from unbag.types import Benchmark
 
 DOCS = Path(__file__).parent
@@ -148,6 +151,17 @@ def _benchmarks() -> list[Benchmark]:
     return [benchmark for benchmark in benchmarks if benchmark.files]
 
 
+def question(probe: Probe) -> str:
+    """What a probe asks."""
+    return f"**{probe.question}**"
+
+
+def thresholds(probe: Probe) -> str:
+    """The numbers that a verdict compares with."""
+    rows = [(f"`{one.name}`", f"{float(one):g}", one.reason) for one in probe.thresholds]
+    return table(["threshold", "value", "decides"], rows)
+
+
 def data_table(name: str) -> str:
     """A table from a file of tab-separated values, whose cells are Markdown."""
     with (DOCS / "data" / name).open(encoding="utf-8", newline="") as file:
@@ -160,8 +174,11 @@ def _blocks() -> dict[str, Callable[[], str]]:
         f"options of {parser.prog}": (lambda parser=parser: option_table(parser))
         for parser in parsers(make_parser(plugin_commands()))
     }
+    probes = [cast(Probe, find("probe", name)) for name in names("probe")]
     return {
         **commands,
+        **{f"question of {probe.name}": partial(question, probe) for probe in probes},
+        **{f"thresholds of {probe.name}": partial(thresholds, probe) for probe in probes},
         "doubts": doubts,
         "contradictions": contradictions,
         "diagnosis models": make_diagnosis.models_table,
@@ -170,6 +187,7 @@ def _blocks() -> dict[str, Callable[[], str]]:
         "benchmark files": benchmark_files,
         "blind scores": lambda: data_table("blind_scores.tsv"),
         "speed": lambda: data_table("speed.tsv"),
+        "map points": lambda: data_table("map_points.tsv"),
         **tables_repair.GENERATED,
     }
 

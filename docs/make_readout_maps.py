@@ -10,7 +10,7 @@ A second word is the name of the image, and a third which caption of the page is
 .venv/bin/unbag diagnose --model tiny:base --scorer vlm2vec --probes profile
 .venv/bin/python docs/make_readout_maps.py unbag-diagnosis/tiny-base+vlm2vec vlm2vec-map.png
 
-Of a decoder as docs/decoder.md trains it:
+Of a decoder as docs/background/decoder.md trains it:
 
 .venv/bin/unbag diagnose --model decoder:dec
 .venv/bin/python docs/make_readout_maps.py unbag-diagnosis/decoder-dec decoder-map.png 2

@@ -21,10 +21,10 @@ from unbag.types import Benchmark, EvalProtocol, Result
 HEAD = ("benchmark", "metric and average", "n", "chance", *ALL, "constant, official ties")
 
 
-def main(data: Path, asked: Sequence[str]) -> None:
+def main(data: Path, names: Sequence[str]) -> None:
     """One row a benchmark whose files are there; what is absent or incomplete is said."""
     print(f"| {' | '.join(HEAD)} |\n|{'---|' * len(HEAD)}")
-    for name in asked or [n for n in ub.list_benchmarks() if loaded(n).files]:
+    for name in names or [n for n in ub.list_benchmarks() if loaded(n).files]:
         try:
             print(f"| {' | '.join(row(loaded(name), data))} |", flush=True)
         except UnbagError as error:
@@ -47,21 +47,21 @@ def row(benchmark: Benchmark, data: Path) -> list[str]:
         protocol=EvalProtocol(resamples=100),
         progress=progress,
     )
-    for said in progress.said:
-        print(said, file=sys.stderr)
+    for message in progress.said:
+        print(message, file=sys.stderr)
     rule = results[0].aggregate
-    some = {(r.scorer, r.protocol.ties): r for r in results if r.aggregate == rule}
-    ours = [some[name, "wrong"] for name in ALL]
+    result_of = {(r.scorer, r.protocol.ties): r for r in results if r.aggregate == rule}
+    ours = [result_of[name, "wrong"] for name in ALL]
     first = ours[0].overall[benchmark.headline]
     chance = "–" if first.chance is None else first.show(first.chance)
-    official = some.get((ALL[0], benchmark.official_ties or "wrong"), ours[0])
-    shown = [value(result) for result in (*ours, official)]
+    official = result_of.get((ALL[0], benchmark.official_ties or "wrong"), ours[0])
+    values = [value(result) for result in (*ours, official)]
     return [
         f"`{benchmark.name}`",
         f"`{benchmark.headline}`, {rule}",
         f"{first.n:,}",
         chance,
-        *shown,
+        *values,
     ]
 
 

@@ -22,12 +22,13 @@ def main(out: Path) -> None:
     for result in results:
         print(f"{result.benchmark}  {result.scorer:<14} {result.overall[result.headline]}")
     print()
-    for made in results.contents.comparisons:
-        low, high = 100 * made.low, 100 * made.high
-        shown = "no difference shown" if low <= 0 <= high else "they differ"
+    for comparison in results.contents.comparisons:
+        low, high = 100 * comparison.low, 100 * comparison.high
+        verdict = "no difference shown" if low <= 0 <= high else "they differ"
         print(
-            f"{made.benchmark}: {made.second} minus {made.first} = {100 * made.difference:+.1f} "
-            f"points [{low:+.1f}, {high:+.1f}], p (Holm) = {made.p_holm:.2g}: {shown}"
+            f"{comparison.benchmark}: {comparison.second} minus {comparison.first} = "
+            f"{100 * comparison.difference:+.1f} points [{low:+.1f}, {high:+.1f}], "
+            f"p (Holm) = {comparison.p_holm:.2g}: {verdict}"
         )
     print(f"page: {out / 'report.html'}")
 

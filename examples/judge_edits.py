@@ -1,4 +1,4 @@
-"""How often are edits right? Draw some from your captions, have them judged blind, count.
+"""How often are edits right? Draw some from your captions, have readers judge them, count.
 
 python examples/judge_edits.py draw captions.jsonl out/      writes sheet.tsv and key.jsonl
 (two readers fill the columns truth and grammatical of their own copy of the sheet)
@@ -37,33 +37,33 @@ EACH = 40
 MOST = 12_000
 
 
-def read_captions(path: Path, most: int, seed: int) -> list[Given]:
+def read_captions(path: Path, max_captions: int, seed: int) -> list[Given]:
     """In an order drawn by the seed, not by the file."""
-    found: list[Given] = []
+    captions: list[Given] = []
     for line in path.read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
-        for at, text in enumerate(row["captions"]):
-            others = tuple(c for i, c in enumerate(row["captions"]) if i != at)
-            found.append(Given(f"{row['image']}#{at}", text, others))
-    order = generator(seed, "judge").permutation(len(found))
-    return [found[at] for at in order[:most]]
+        for i, text in enumerate(row["captions"]):
+            others = tuple(c for i, c in enumerate(row["captions"]) if i != i)
+            captions.append(Given(f"{row['image']}#{i}", text, others))
+    order = generator(seed, "judge").permutation(len(captions))
+    return [captions[i] for i in order[:max_captions]]
 
 
-def draw(given: Sequence[Given], out: Path, editor: CaptionEditor) -> None:
+def draw(captions: Sequence[Given], out: Path, editor: CaptionEditor) -> None:
     """Write a sheet without kinds, and the key to it."""
     edits: dict[str, list[tuple[str, str, Edit]]] = {kind.name: [] for kind in editor.kinds}
     tally = EditTally()
-    for start in range(0, len(given), 512):
-        found, counted = editor(given[start : start + 512])
+    for start in range(0, len(captions), 512):
+        edited_captions, counted = editor(captions[start : start + 512])
         tally.add(counted)
-        for one in found:
-            for edit in one.edits:
-                edits[edit.kind].append((one.id, one.text, edit))
-        print(f"{tally.captions:,} of {len(given):,} captions", file=sys.stderr)
-    for kind, of in tally.kinds.items():
-        share = of.places / tally.captions
+        for caption in edited_captions:
+            for edit in caption.edits:
+                edits[edit.kind].append((caption.id, caption.text, edit))
+        print(f"{tally.captions:,} of {len(captions):,} captions", file=sys.stderr)
+    for kind, kind_tally in tally.kinds.items():
+        share = kind_tally.places / tally.captions
         print(f"{kind:<22} has a place in {share:6.1%} of {tally.captions:,} captions")
-    chosen = [one for some in edits.values() for one in some[:EACH]]
+    chosen = [caption for group in edits.values() for caption in group[:EACH]]
     out.mkdir(parents=True, exist_ok=True)
     cases = make_cases(chosen, seed=editor.seed)
     with (out / "sheet.tsv").open("w", encoding="utf-8", newline="") as file:
@@ -82,8 +82,8 @@ def count(folder: Path, first: Path, second: Path, out: Path) -> None:
     readers = (_verdicts(first), _verdicts(second))
     with out.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, delimiter="\t")
-        said = [f"{what}_{n}" for n in (1, 2) for what in ("truth", "grammatical")]
-        writer.writerow(["kind", "caption", "changes", *said])
+        columns = [f"{what}_{n}" for n in (1, 2) for what in ("truth", "grammatical")]
+        writer.writerow(["kind", "caption", "changes", *columns])
         for case in sorted(cases, key=lambda case: (case.edit.kind, case.id)):
             changes = json.dumps(case.edit.changes, ensure_ascii=False)
             verdicts = [v for r in readers for v in (r[case.id][0], _yes(r[case.id][1]))]
@@ -95,8 +95,10 @@ def count(folder: Path, first: Path, second: Path, out: Path) -> None:
             f"{kind:<22} {p.n:3}  {p.right:5.1%}  [{p.low:.1%}, {p.high:.1%}]  "
             f"{p.meaning:7.1%}  {p.grammar:7.1%}  {p.agreement:9.1%}"
         )
-    one, other = ([is_right(c.edit.is_positive, r[c.id]) for c in cases] for r in readers)
-    print(f"agreement of the readers beyond chance (Cohen's kappa): {kappa(one, other):.2f}")
+    first_right, second_right = (
+        [is_right(c.edit.is_positive, r[c.id]) for c in cases] for r in readers
+    )
+    print(f"agreement beyond chance (Cohen's kappa): {kappa(first_right, second_right):.2f}")
 
 
 def _key(case: EditCase) -> dict[str, object]:
@@ -131,8 +133,8 @@ def _verdicts(path: Path) -> dict[str, EditVerdict]:
     return {r["id"]: EditVerdict(_truth(r["truth"]), r["grammatical"] == "yes") for r in rows}
 
 
-def _truth(said: str) -> Truth:
-    return next(truth for truth in TRUTHS if truth == said)
+def _truth(word: str) -> Truth:
+    return next(truth for truth in TRUTHS if truth == word)
 
 
 def _yes(is_so: bool) -> str:

@@ -1,4 +1,4 @@
-"""Make opposite pairs of images to train on from folders of cut-outs and backgrounds.
+"""Make training pairs of opposite images from folders of cut-outs and backgrounds.
 
     python examples/make_composites.py CUTOUTS BACKGROUNDS OUT [--count 1000] [--vary]
 
@@ -46,9 +46,9 @@ def write(options: argparse.Namespace) -> str:
     backgrounds = []
     if options.backgrounds != "-":
         for path in images_in(Path(options.backgrounds), what="backgrounds"):
-            with Image.open(path) as opened:
-                backgrounds.append(opened.convert("RGB"))
-    made = paste(
+            with Image.open(path) as file:
+                backgrounds.append(file.convert("RGB"))
+    composites = paste(
         cutouts,
         backgrounds,
         options.count,
@@ -56,8 +56,8 @@ def write(options: argparse.Namespace) -> str:
         kinds=options.kinds,
         side=options.side,
     )
-    path = write_composites(made, options.out, varied=options.seed if options.vary else None)
-    return f"{2 * options.count:,} images of {len(cutouts):,} things; train with --pairs {path}"
+    path = write_composites(composites, options.out, varied=options.seed if options.vary else None)
+    return f"{2 * options.count:,} images of {len(cutouts):,} objects; train with --pairs {path}"
 
 
 if __name__ == "__main__":

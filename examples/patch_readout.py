@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from unbag.models.features import LAST
-from unbag.readouts.reader import Reader, Sizes, filled, negative_scores
+from unbag.readouts.reader import Reader, Sizes, fill_matrix, negative_scores
 from unbag.readouts.training import ReaderEffort, ReaderReadout, ReaderTask
 from unbag.training.losses import info_nce
 from unbag.training.settings import bounded
@@ -64,7 +64,7 @@ class LinearReader(Reader):
             return self._score(fit_PCTL, image.mask_NL[some, None], caption.mask_NL[others])
 
         numbers = patch_PLD.shape[1] * word_CTD.shape[1]
-        return filled(len(patch_PLD), len(word_CTD), numbers, block)
+        return fill_matrix(len(patch_PLD), len(word_CTD), numbers, block)
 
     def word_maps(self, image: TokenFeatures, caption: TokenFeatures) -> Tensor:
         """What `unbag diagnose` draws, [N, T, L]."""

@@ -1,12 +1,11 @@
-"""Repair a model on photographs with captions, and measure what that gained and cost.
+"""Repair a model on photographs with captions, and measure the gain and the cost.
 
     python examples/repair_on_photos.py captions.jsonl out/ [--images photos/]
         [--model photo:mini] [--recipe hard_positive] [--set epochs=5 learning_rate=5e-5]
 
-Any form of captions that `unbag edit` reads will do. Without --model, heads are built first, on
-parts that install by name (pip install "unbag[photo]"). A tenth of the photographs is kept apart:
-both models are measured on it, with edits of all kinds. Give the same command again after a stop:
-what was done is kept, and the work goes on.
+The captions can have any format that `unbag edit` reads. Without --model, heads are trained first,
+on encoders that install by name (pip install "unbag[photo]"). A tenth of the photographs is held
+out: both models are evaluated on it, with edits of all kinds. Run the same command again to resume.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ import numpy as np
 from rich.console import Console
 
 import unbag as ub
-from unbag.cli.console import Shown, output
+from unbag.cli.console import TerminalProgress, output
 from unbag.data.captions import Source
 from unbag.data.pairs import Pair, Pairs
 from unbag.data.readers import form_of, open_pairs
@@ -40,85 +39,92 @@ from unbag.training.repair import DataConfig, Repaired
 from unbag.types import Benchmark, Edit, Item, Sparse
 
 APART = 10
-"""One photograph of so many is kept for measuring."""
+"""One photograph in APART is held out for evaluation."""
 HEADS = ("epochs=20", "learning_rate=1e-3", "warmup_steps=50")
 REPAIR = ("epochs=5", "learning_rate=5e-5", "warmup_steps=50")
 
 
 def main() -> None:
-    """Edit, build heads if there is no model, repair, measure, print the table."""
-    asked = _asked()
+    """Edit, train heads if no model is given, repair, evaluate, print the table."""
+    arguments = _asked()
     console = Console(stderr=True)
     try:
-        edited = edit_captions(asked, Shown(console))
-        train, test = split(edited, asked)
+        edited = edit_captions(arguments, TerminalProgress(console))
+        train, test = split(edited, arguments)
         benchmarks = measured_on(test)
-        first = asked.model or str(build_heads(asked, train, benchmarks, Shown(console)))
-        recipe = make_recipe(asked.recipe, [*REPAIR, *asked.set])
-        found = trained(first, recipe, "repaired", asked, train, benchmarks, Shown(console))
+        first = arguments.model or str(
+            build_heads(arguments, train, benchmarks, TerminalProgress(console))
+        )
+        recipe = make_recipe(arguments.recipe, [*REPAIR, *arguments.set])
+        repaired = trained(
+            first, recipe, "repaired", arguments, train, benchmarks, TerminalProgress(console)
+        )
     except ub.UnbagError as error:
         sys.exit(str(error))
-    if found.comparison is None:
-        sys.exit("stopped; the same command goes on from there")
-    output().print(before_after_table(found.comparison))
-    for note in found.comparison.notes:
+    if repaired.comparison is None:
+        sys.exit("stopped; run the same command to resume")
+    output().print(before_after_table(repaired.comparison))
+    for note in repaired.comparison.notes:
         print(f"note: {note}")
-    print(f"page:  {found.comparison.folder / 'report.html'}")
-    print(f"model: {model_name(str(asked.out / 'repaired'))}")
+    print(f"page:  {repaired.comparison.folder / 'report.html'}")
+    print(f"model: {model_name(str(arguments.out / 'repaired'))}")
 
 
-def edit_captions(asked: argparse.Namespace, progress: Shown) -> Pairs:
+def edit_captions(arguments: argparse.Namespace, progress: TerminalProgress) -> Pairs:
     """Hard negatives and positives of every kind that needs no language model."""
-    source = Source(asked.captions, form_of(asked.captions, "the captions file"))
-    out = asked.out / "edits.jsonl"
-    run_edit(EditJob(source, out, seed=asked.seed), progress=progress)
-    root = asked.images or source.file.parent
-    return open_pairs(str(out), images=root, skips_missing=asked.missing == "skip")
+    source = Source(arguments.captions, form_of(arguments.captions, "the captions file"))
+    out = arguments.out / "edits.jsonl"
+    run_edit(EditJob(source, out, seed=arguments.seed), progress=progress)
+    root = arguments.images or source.file.parent
+    return open_pairs(str(out), images=root, skips_missing=arguments.missing == "skip")
 
 
-def split(pairs: Pairs, asked: argparse.Namespace) -> tuple[Path, tuple[Pair, ...]]:
-    """What is trained on, as a file, and what is measured on; a hash of the name decides.
+def split(pairs: Pairs, arguments: argparse.Namespace) -> tuple[Path, tuple[Pair, ...]]:
+    """Split into a training file and held-out pairs, by a hash of the name.
 
-    One image under two names must not fall on both sides, so contents are compared.
+    Contents are compared, so that one image under two names is never on both sides.
     """
-    every = [pairs[place] for place in range(len(pairs))]
-    apart = {pair.image.key for pair in every if _hashed(pair.id) % APART == 0}
-    # Two entries of one image would tie in a search; the first counts.
-    test = tuple({p.image.key: p for p in reversed(every) if p.image.key in apart}.values())
-    train = [pair for pair in every if pair.image.key not in apart]
+    all_pairs = [pairs[place] for place in range(len(pairs))]
+    test_keys = {pair.image.key for pair in all_pairs if _hashed(pair.id) % APART == 0}
+    # Two entries of one image would tie in retrieval; the first is used.
+    test = tuple({p.image.key: p for p in reversed(all_pairs) if p.image.key in test_keys}.values())
+    train = [pair for pair in all_pairs if pair.image.key not in test_keys]
     if not test or len(train) < 2:
         raise ub.UnbagError(
-            f"{len(every)} photographs are too few to keep some apart",
-            expected="a few dozen at least, better thousands",
+            f"{len(all_pairs)} photographs are too few to hold some out",
+            expected="at least a few dozen, better thousands",
         )
-    path: Path = asked.out / "train.jsonl"
+    path: Path = arguments.out / "train.jsonl"
     write_text(path, "".join(json.dumps(_row(pair)) + "\n" for pair in train))
     return path, test
 
 
 def build_heads(
-    asked: argparse.Namespace, train: Path, benchmarks: Sequence[Benchmark], progress: Shown
+    arguments: argparse.Namespace,
+    train: Path,
+    benchmarks: Sequence[Benchmark],
+    progress: TerminalProgress,
 ) -> Path:
-    """Heads on both parts as they are installed, by CLIP's loss alone."""
+    """Train heads on both installed encoders with CLIP's loss."""
     recipe = replace(make_recipe("clip_ft", HEADS), batch_size=1_024, freeze=Freeze("part", "part"))
-    trained("photo:random", recipe, "heads", asked, train, benchmarks, progress)
-    found: Path = asked.out / "heads"
-    return found
+    trained("photo:random", recipe, "heads", arguments, train, benchmarks, progress)
+    folder: Path = arguments.out / "heads"
+    return folder
 
 
 def trained(
     name: str,
     recipe: Recipe,
     step: str,
-    asked: argparse.Namespace,
+    arguments: argparse.Namespace,
     train: Path,
     benchmarks: Sequence[Benchmark],
-    progress: Shown,
+    progress: TerminalProgress,
 ) -> Repaired:
-    """One training run, measured before and after; what was done before is not done again."""
+    """Train and evaluate before and after; a finished run is not repeated."""
     rows = len(train.read_text(encoding="utf-8").splitlines())
-    if "locks" not in " ".join(asked.set) and recipe.freeze == Freeze():
-        # Its features are then computed once, and a small collection cannot spoil it.
+    if "freeze" not in " ".join(arguments.set) and recipe.freeze == Freeze():
+        # Its features are then computed once, and a small dataset cannot degrade it.
         recipe = replace(recipe, freeze=Freeze(image="part"))
     batch = min(recipe.batch_size, rows)
     warmup_steps = min(recipe.warmup_steps, recipe.epochs * (rows // batch) // 10)
@@ -126,37 +132,37 @@ def trained(
     progress.say(f"{step}: {recipe.name} from {Path(name).name}, {rows:,} photographs")
     return ub.train(
         name,
-        pairs=DataConfig(str(train), images=asked.images or Path(asked.captions).parent),
+        pairs=DataConfig(str(train), images=arguments.images or Path(arguments.captions).parent),
         recipe=recipe,
-        out=asked.out / step,
-        seed=asked.seed,
+        out=arguments.out / step,
+        seed=arguments.seed,
         benchmarks=benchmarks,
         while_training=False,
-        device=asked.device,
+        device=arguments.device,
         precision="float32",
-        cache_dir=asked.cache,
+        cache_dir=arguments.cache,
         progress=progress,
     )
 
 
 def measured_on(pairs: Sequence[Pair]) -> tuple[Benchmark, ...]:
-    """A caption against each hard negative; the same with a hard positive; finding images."""
+    """Benchmarks: hard negatives, hard negatives with a hard positive, and retrieval."""
     negatives, triples = [], []
     for pair in pairs:
-        for at, (caption, edits) in enumerate(zip(pair.captions, pair.edits, strict=True)):
-            kept = [edit for edit in edits if edit.is_positive]
-            for edit in (one for one in edits if not one.is_positive):
-                name = f"{pair.id}#{at}/{edit.kind}/{_hashed(edit.text)}"
+        for i, (caption, edits) in enumerate(zip(pair.captions, pair.edits, strict=True)):
+            positives = [edit for edit in edits if edit.is_positive]
+            for edit in (other for other in edits if not other.is_positive):
+                name = f"{pair.id}#{i}/{edit.kind}/{_hashed(edit.text)}"
                 negatives.append(_item(name, pair, caption, edit))
-                if kept:
-                    positive = kept[_hashed(edit.text) % len(kept)]
+                if positives:
+                    positive = positives[_hashed(edit.text) % len(positives)]
                     triples.append(_item(name, pair, caption, edit, positive))
-    found = [
+    benchmarks = [
         _benchmark("your-negatives", _once(negatives), Choice(), "accuracy"),
         _benchmark("your-triples", _once(triples), Triples(), "augmented"),
         _benchmark("your-retrieval", [_gallery(pairs)], Recall((1, 5)), "text_to_image@1"),
     ]
-    return tuple(one for one in found if one.load(None))
+    return tuple(other for other in benchmarks if other.load(None))
 
 
 def _item(
@@ -177,7 +183,7 @@ def _gallery(pairs: Sequence[Pair]) -> Item:
 
 
 def _benchmark(name: str, items: Sequence[Item], metric: object, headline: str) -> Benchmark:
-    about = "photographs that were kept apart"
+    about = "held-out photographs"
     return Benchmark(name, about, lambda _: items, (metric,), headline)  # type: ignore[arg-type]
 
 
@@ -188,8 +194,8 @@ def _once(items: Iterable[Item]) -> list[Item]:
 
 def _row(pair: Pair) -> dict[str, object]:
     edits = [
-        [{"text": e.text, "kind": e.kind, "is_positive": e.is_positive} for e in some]
-        for some in pair.edits
+        [{"text": e.text, "kind": e.kind, "is_positive": e.is_positive} for e in group]
+        for group in pair.edits
     ]
     return {"image": pair.id, "captions": pair.captions, "edits": edits}
 

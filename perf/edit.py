@@ -45,9 +45,9 @@ def made_captions(number: int) -> list[str]:
     verbs = ("is holding", "walks toward", "sits next to", "is looking at", "stands behind")
     objects = ("a wooden bench", "three white cups", "a green bicycle", "an umbrella")
     places = ("on the left side of the street", "in front of a large house", "near a lake", "")
-    found = (" ".join(p).strip() + "." for p in product(subjects, verbs, objects, places))
-    some = list(found)
-    return [some[at % len(some)] for at in range(number)]
+    sentences = (" ".join(p).strip() + "." for p in product(subjects, verbs, objects, places))
+    all_captions = list(sentences)
+    return [all_captions[at % len(all_captions)] for at in range(number)]
 
 
 def read_captions(path: Path, number: int) -> list[str]:
@@ -182,8 +182,8 @@ def edit_all(captions: Sequence[str], kinds: Sequence[str], workers: int, repeat
         with Memory() as memory:
             run_edit(job, progress=clock)
         seconds, processor = perf_counter() - start, sum(os.times()[:4]) - before
-        many = repeat * len(captions)
-        return Edited(many, seconds, clock.steady(workers), processor, memory.most)
+        count = repeat * len(captions)
+        return Edited(count, seconds, clock.steady(workers), processor, memory.most)
 
 
 def main() -> None:
@@ -208,7 +208,7 @@ def main() -> None:
     print(f"parser alone, {workers} processes   {len(captions) / parsing:8,.0f} captions/s")
     print(f"ours, {workers} processes          {ours}")
     print(
-        f"                            {rate * plain:.1f} times the plain loop (wanted: 3), "
+        f"                            {rate * plain:.1f} times the plain loop (target: 3), "
         f"{rate / workers:,.0f} captions/s a process, {100 * parsing / ours.seconds:.0f} % of the "
         f"parser; load of the machine {os.getloadavg()[0]:.1f}"
     )

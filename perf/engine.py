@@ -1,4 +1,4 @@
-"""Our evaluation against the plain loop, in one run: python perf/engine.py [--share 0.2]
+"""Measure our evaluation against a plain loop: python perf/engine.py [--share 0.2]
 
 The data have SugarCrepe's shape (7,511 items over 1,560 images, two captions an item), or a share
 of it with the same repeats. The model is a ViT-S/32 with random weights: speed does not depend on
@@ -37,33 +37,33 @@ BATCH = 64
 
 
 class Timed(Tiny):
-    """Counts the seconds its forward passes take, so that the rest of a run can be told."""
+    """Counts the seconds of its forward passes."""
 
     forward = 0.0
 
     def encode_images(self, pixels: torch.Tensor) -> torch.Tensor:
         start = time.perf_counter()
-        found = super().encode_images(pixels)
+        vectors = super().encode_images(pixels)
         self.forward += time.perf_counter() - start
-        return found
+        return vectors
 
     def encode_texts(self, captions: Sequence[str]) -> torch.Tensor:
         start = time.perf_counter()
-        found = super().encode_texts(captions)
+        vectors = super().encode_texts(captions)
         self.forward += time.perf_counter() - start
-        return found
+        return vectors
 
 
 def make_items(folder: Path, share: float) -> list[Item]:
     """JPEG files of COCO's size, and items that repeat them as SugarCrepe does."""
     count, images = round(ITEMS * share), round(IMAGES * share)
-    found = quads("swap", DEFAULT, n=images, seed=7)
-    for i, quad in enumerate(found):
+    all_quads = quads("swap", DEFAULT, n=images, seed=7)
+    for i, quad in enumerate(all_quads):
         image = Image.fromarray(draw(quad.scenes[0])).resize((640, 480), Image.Resampling.NEAREST)
         image.save(folder / f"{i}.jpg", quality=90)
     items = []
     for k in range(count):
-        quad, i = found[k % images], k % images
+        quad, i = all_quads[k % images], k % images
         true = quad.captions[0][k // images % 2]
         false = f"{quad.captions[1][0]} and {words()[k % 200]}"
         source = FileImage(folder / f"{i}.jpg")
@@ -121,8 +121,8 @@ def main() -> None:
 def compare(model: Timed, root: Path, share: float) -> None:
     items = make_items(root, share)
 
-    def ours(out: str, some: Sequence[Item]) -> None:
-        toy = Benchmark("shaped", "", lambda folder: some, (Choice(),), "accuracy")
+    def ours(out: str, subset: Sequence[Item]) -> None:
+        toy = Benchmark("shaped", "", lambda folder: subset, (Choice(),), "accuracy")
         cache = root / ("cache-start" if out == "start" else "cache")
         run(Job([Cosine(model)], [toy], root / out, cache=cache, batch_size=BATCH))
 
@@ -140,14 +140,14 @@ def compare(model: Timed, root: Path, share: float) -> None:
     print(f"{len(items):,} items over {unique:,} images, batches of {BATCH}, two threads")
     for name, seconds, note in (
         ("plain loop", loop, "opens and encodes every item on its own"),
-        ("ours, cold", cold, f"{loop / cold:.1f} times faster than the loop (wanted: 4)"),
-        ("ours, warm", warm, f"{cold / warm:.1f} times faster than cold (wanted: 20)"),
+        ("ours, cold", cold, f"{loop / cold:.1f} times faster than the loop (target: 4)"),
+        ("ours, warm", warm, f"{cold / warm:.1f} times faster than cold (target: 20)"),
         ("forward passes", forward, "of the cold run, unique inputs: the ceiling"),
         ("opening images", opening, "unique ones, in threads, done again alone"),
         (
             "everything else",
             rest,
-            f"{100 * rest / cold:.0f} % of the cold run (wanted: at most 20)",
+            f"{100 * rest / cold:.0f} % of the cold run (target: at most 20)",
         ),
     ):
         print(f"{name:<18}{seconds:8.2f} s   {note}")

@@ -1,4 +1,4 @@
-"""Our evaluation against the plain loop on JPEG files with a ViT-B/32, in one run.
+"""Measure our evaluation against a plain loop on JPEG files with a ViT-B/32.
 
 python perf/evaluate.py [--share 0.1] [--library transformers] [--device cuda] [--dtype bfloat16]
 
@@ -88,11 +88,11 @@ def loop(model: DualEncoder, items: Sequence[Item], *, at_once: int) -> Callable
     """What a researcher writes first."""
     rows = []
     for at in range(0, len(items), at_once):
-        some = items[at : at + at_once]
-        pixels = torch.stack([plain_prepare(model, item.images[0].open()) for item in some])
+        block = items[at : at + at_once]
+        pixels = torch.stack([plain_prepare(model, item.images[0].open()) for item in block])
         image_ND = plain_images(model, pixels).cpu()
-        texts = [str(caption) for item in some for caption in item.captions]
-        caption_NCD = plain_captions(model, texts).reshape(len(some), 2, -1)
+        texts = [str(caption) for item in block for caption in item.captions]
+        caption_NCD = plain_captions(model, texts).reshape(len(block), 2, -1)
         rows.append((image_ND[:, None].double() * caption_NCD.double()).sum(dim=-1))
     scores = torch.cat(rows).numpy()
     return lambda: scores
@@ -106,14 +106,14 @@ def unique(model: DualEncoder, items: Sequence[Item], *, trims: bool) -> Callabl
     if trims:
         tokens = dict(zip(texts, model.count_tokens(texts), strict=True))
         texts.sort(key=lambda text: tokens[text])
-    encode = model.encode_texts if trims else lambda some: plain_captions(model, some)
+    encode = model.encode_texts if trims else lambda block: plain_captions(model, block)
     step = 2 * ITEMS_AT_ONCE
     caption = torch.cat([encode(texts[at : at + step]) for at in range(0, len(texts), step)])
     names, step = list(files), ITEMS_AT_ONCE
     parts = []
     for at in range(0, len(names), step):
-        some = [plain_prepare(model, files[n].open()) for n in names[at : at + step]]
-        pixels = torch.stack(some)
+        block = [plain_prepare(model, files[n].open()) for n in names[at : at + step]]
+        pixels = torch.stack(block)
         parts.append(plain_images(model, pixels).cpu())
     scores = _compare(items, dict(zip(names, torch.cat(parts), strict=True)),
                       dict(zip(texts, caption, strict=True)))  # fmt: skip
@@ -140,8 +140,8 @@ def ours(model: DualEncoder, items: Sequence[Item], root: Path) -> Callable[[], 
     finished = run(Job([Cosine(model)], [toy], out / "run", cache=out / "cache"))
 
     def scores() -> Scored:
-        found = ScoreStore(finished.folder.scores).get(Key("shaped", model.name))
-        return np.array([np.asarray(found[item.id].values, dtype=np.float64)[0] for item in items])
+        stored = ScoreStore(finished.folder.scores).get(Key("shaped", model.name))
+        return np.array([np.asarray(stored[item.id].values, dtype=np.float64)[0] for item in items])
 
     return scores
 
@@ -162,23 +162,23 @@ def ceiling(model: DualEncoder, items: Sequence[Item], *, batch_size: int = 256)
 
 
 def compare(
-    model: DualEncoder, items: Sequence[Item], root: Path, said: argparse.Namespace
+    model: DualEncoder, items: Sequence[Item], root: Path, arguments: argparse.Namespace
 ) -> None:
     # One at a time is slow and steady: a part of the items tells how slow.
-    few = items[: max(16, len(items) // 10)]
+    sample = items[: max(16, len(items) // 10)]
     ways = [
-        Way("one item at a time", lambda: loop(model, few, at_once=1)),
+        Way("one item at a time", lambda: loop(model, sample, at_once=1)),
         Way("plain loop", lambda: loop(model, items, at_once=ITEMS_AT_ONCE)),
         Way("unique inputs", lambda: unique(model, items, trims=False)),
         Way("real length", lambda: unique(model, items, trims=True)),
         Way("ours, cold", lambda: ours(model, items, root)),
         Way("ceiling", lambda: ceiling(model, items)),
     ]
-    now = clock(said)
-    for _ in range(said.rounds):
+    now = clock(arguments)
+    for _ in range(arguments.rounds):
         for way in ways:
             way.time(now)
-    ways[0].seconds *= len(items) / len(few)
+    ways[0].seconds *= len(items) / len(sample)
     _table(ways, items)
 
 
@@ -190,15 +190,15 @@ def _table(ways: Sequence[Way], items: Sequence[Item]) -> None:
     assert cold.scores is not None
     apart = float(np.abs(plain.scores - cold.scores).max())
     print(f"\n{len(items):,} items, {images:,} images, {texts:,} captions")
-    wanted = f" (wanted: {FASTER})" if images < len(items) else ""
+    target = f" (target: {FASTER})" if images < len(items) else ""
     notes = {
         plain.name: f"{ways[0].seconds / plain.seconds:.2f} times from batches of 64",
         alone.name: f"{plain.seconds / alone.seconds:.2f} times from doing nothing twice",
         trimmed.name: f"{alone.seconds / trimmed.seconds:.2f} times from real caption lengths",
         cold.name: f"{trimmed.seconds / cold.seconds:.2f} times from batches of 256 and readers; "
-        f"{plain.seconds / cold.seconds:.1f} times the plain loop{wanted}",
+        f"{plain.seconds / cold.seconds:.1f} times the plain loop{target}",
         best.name: f"ours takes {cold.seconds / best.seconds:.2f} times as long "
-        f"(wanted: at most {ABOVE_CEILING})",
+        f"(target: at most {ABOVE_CEILING})",
     }
     for way in ways:
         print(f"{way.name:<20}{way.seconds:8.2f} s   {notes.get(way.name, '')}")
@@ -231,39 +231,39 @@ def rates(model: DualEncoder, items: Sequence[Item], cold: float) -> None:
 
     forward = rate(lambda: torch.cat([plain_images(model, pixels) for _ in batches]).cpu())
     memory = rate(from_memory)
-    print(f"\nforward passes, pixels on the device   {forward:10,.0f} pictures/s")
+    print(f"\nforward passes, pixels on the device   {forward:10,.0f} images/s")
     print(
         f"ours, pixels in memory                 {memory:10,.0f} ({100 * memory / forward:.0f} %; "
-        f"wanted: {SHARE})"
+        f"target: {SHARE})"
     )
-    print(f"ours, a whole cold run from JPEG files {len(items) / cold:10,.0f} pictures/s")
+    print(f"ours, a whole cold run from JPEG files {len(items) / cold:10,.0f} images/s")
 
 
 def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--share", type=float, default=0.1, help="of SugarCrepe's size")
     parser.add_argument("--rates", action="store_true", help="also images a second by stage")
-    said = parser.parse_args()
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="unbag-perf-") as folder:
-        measure(said, Path(folder))
+        measure(arguments, Path(folder))
 
 
-def measure(said: argparse.Namespace, root: Path) -> None:
-    model = make(said, root)
+def measure(arguments: argparse.Namespace, root: Path) -> None:
+    model = make(arguments, root)
     print(
-        f"ViT-B/32 of {said.library} with random weights, {model.device}, {said.dtype}, "
-        f"{said.clock} time"
+        f"ViT-B/32 of {arguments.library} with random weights, {model.device}, {arguments.dtype}, "
+        f"{arguments.clock} time"
     )
-    items = shaped(root / "repeated", said.share)
+    items = shaped(root / "repeated", arguments.share)
     # Libraries are loaded, threads started and kernels chosen before anything is timed.
     ours(model, items[:32], root)
     loop(model, items[:4], at_once=2)
-    compare(model, items, root, said)
-    alone = without_repeats(root / "single", round(IMAGES * said.share))
-    compare(model, alone, root, said)
-    if said.rates:
+    compare(model, items, root, arguments)
+    alone = without_repeats(root / "single", round(IMAGES * arguments.share))
+    compare(model, alone, root, arguments)
+    if arguments.rates:
         way = Way("", lambda: ours(model, alone, root))
-        way.time(clock(said))
+        way.time(clock(arguments))
         rates(model, alone, way.seconds)
 
 

@@ -1,4 +1,4 @@
-"""The whole lab on one base, side by side: what it was priced at, and what it took in this run.
+"""Run the whole lab on one base and compare its time with the estimate.
 
 python perf/lab.py [--seed 14] [--device cuda] [--processes 14] [--workers 15] [--size small],
 with `unbag-lab` installed
@@ -27,7 +27,7 @@ from unbag_lab.results import named, opened, shipped_results
 from unbag_lab.running import Machine, carry_out
 from unbag_lab.scheduler import apart, one_thread, say_now
 
-WANTED = 90.0
+TARGET = 90.0
 """Minutes of one H200 that five bases may take."""
 
 
@@ -72,18 +72,18 @@ def run(options: argparse.Namespace) -> None:
                 find=find_experiment,
                 say=say_now,
             )
-            took = (perf_counter() - start) / 60
+            minutes = (perf_counter() - start) / 60
     lines = [
         f"{plan.count} results and {len(plan.untrained)} base on {device}, "
-        f"{options.processes} processes: {took:.1f} min",
-        *(f"FAILED {one.what}: {one.why}" for one in failures),
+        f"{options.processes} processes: {minutes:.1f} min",
+        *(f"FAILED {failure.what}: {failure.why}" for failure in failures),
     ]
     if options.size == "full" and not failures:
         price = priced(plan)
         lines += [
-            f"priced at {price:.1f} min in one process: {100 * took / price:.0f} % of that",
-            f"{FEWEST_BASES} bases one after the other: {FEWEST_BASES * took:.0f} min "
-            f"({WANTED:.0f} wanted)",
+            f"priced at {price:.1f} min in one process: {100 * minutes / price:.0f} % of that",
+            f"{FEWEST_BASES} bases one after the other: {FEWEST_BASES * minutes:.0f} min "
+            f"(target: {TARGET:.0f})",
         ]
     (options.out / "timed.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     say_now("\n".join(lines))

@@ -35,11 +35,11 @@ def main() -> None:
     parser.add_argument("--columns", type=int, default=30)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--rounds", type=int, default=5)
-    said = parser.parse_args()
-    device = choose_device(said.device)
+    arguments = parser.parse_args()
+    device = choose_device(arguments.device)
     torch.manual_seed(0)
-    net = MapCnn(said.rows, said.columns).to(device)
-    map_NRL = torch.randn((said.maps, said.rows, said.columns), device=device)
+    net = MapCnn(arguments.rows, arguments.columns).to(device)
+    map_NRL = torch.randn((arguments.maps, arguments.rows, arguments.columns), device=device)
     forms: dict[str, Form] = {
         "convolutions": MapCnn.convolved,
         "kernels tried": tried,
@@ -59,10 +59,10 @@ def main() -> None:
         net.zero_grad(set_to_none=True)
         form(net, map_NRL).square().mean().backward()  # type: ignore[no-untyped-call]
 
-    print(f"{said.maps:,} maps of {said.rows} x {said.columns} on {device}, medians")
+    print(f"{arguments.maps:,} maps of {arguments.rows} x {arguments.columns} on {device}, medians")
     for name, form in forms.items():
-        reading = seconds(partial(read, form), device, said.rounds)
-        learning = seconds(partial(learn, form), device, said.rounds)
+        reading = seconds(partial(read, form), device, arguments.rounds)
+        learning = seconds(partial(learn, form), device, arguments.rounds)
         print(
             f"{name:14} {1e3 * reading:8.2f} ms to read, {1e3 * learning:8.2f} ms with gradients, "
             f"scores apart by {apart[name]:.1e} of {float(score_N.std()):.1e}"

@@ -1,15 +1,15 @@
-"""Readers of patches and words: scoring and training from parts that were kept, against encoding.
+"""Readers of patches and words: scoring and training from cached features, against encoding.
 
-python perf/maps.py [--pictures 200] [--readout dcsm_fixed] [--model clip] [--device cpu]
+python perf/maps.py [--images 200] [--readout dcsm_fixed] [--model clip] [--device cpu]
 
-Data has the shape of SugarCrepe (`--pictures 1560`): about five captions an image, each item the
-true one beside a changed one. Three questions, each a ratio within this run:
+The data has the shape of SugarCrepe (`--images 1560`): about five items per image, each with a true
+and a changed caption. Three questions, each answered by a ratio within this run:
 
-1. Scoring all pairs from nothing, against encoding pair by pair (wanted: 8) and, which is what a
-   careful user would do, 32 pairs at a time.
-2. Scoring from a warm cache on disk, against cosine, per thousand pairs (wanted on a GPU: 2.5); and
-   what of it is reading, arithmetic and the rest.
-3. A step of training from a pool, against a step that encodes its batch (wanted: 5).
+1. Scoring all pairs without a cache, against encoding pair by pair (target: 8) and, as a careful
+   user would do, 32 pairs at a time.
+2. Scoring from a warm cache on disk, against cosine, per thousand pairs (target on a GPU: 2.5), and
+   the shares of reading, arithmetic and the rest.
+3. A training step from a pool of features, against a step that encodes its batch (target: 5).
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ BENCHMARK = "shaped"
 
 
 EACH = 5
-"""Items of an image: SugarCrepe has 7,512 on 1,560 images."""
+"""Items per image: SugarCrepe has 7,512 items on 1,560 images."""
 
 
 def items_of(rows: Sequence[WorldRows], images: int) -> list[Item]:
-    """Captions with their negatives, some pairs an image; truth does not matter to speed."""
-    said = [
+    """Captions with their negatives, several pairs per image."""
+    pairs = [
         (caption, text)
         for step in rows
         for caption, negatives in zip(step.captions, step.negatives, strict=True)
@@ -66,11 +66,11 @@ def items_of(rows: Sequence[WorldRows], images: int) -> list[Item]:
         if text is not None
     ]
     scenes = [scene for step in rows for scene in step.scenes][:images]
-    seen = [PixelImage(draw(scene)) for scene in scenes]
+    images_drawn = [PixelImage(draw(scene)) for scene in scenes]
     truth = np.array([[True, False]])
     return [
-        Item(f"{at:06}", (seen[at // EACH],), said[at % len(said)], truth)
-        for at in range(EACH * len(seen))
+        Item(f"{i:06}", (images_drawn[i // EACH],), pairs[i % len(pairs)], truth)
+        for i in range(EACH * len(images_drawn))
     ]
 
 
@@ -83,7 +83,7 @@ def timed(do: Callable[[], object], device: str) -> float:
 
 
 def by_reader(scorer: ReaderScorer, items: Sequence[Item], plan: Plan, cache: Path | None) -> None:
-    """As the evaluation does it."""
+    """As in the evaluation."""
     scorer.precompute(plan.images, plan.prompts, cache=cache, progress=Silent())
     asking = QueryScoring(scorer)
     for chunk in in_chunks(items, scorer):
@@ -102,15 +102,15 @@ class Spent(NamedTuple):
 
 
 def split(scorer: ReaderScorer, items: Sequence[Item], plan: Plan, cache: Path) -> Spent:
-    """A scoring that waits for the device around every comparison, so it is slower than others."""
+    """Score while synchronizing the device around every comparison, which is slower."""
     reader, device = scorer.reader, scorer.read_from.device
-    compare, compared = reader.compare, [0.0]
+    compare, compare_seconds = reader.compare, [0.0]
 
     def waited(image: TokenFeatures, caption: TokenFeatures) -> Tensor:
         wait(device)
-        found: list[Tensor] = []
-        compared.append(timed(lambda: found.append(compare(image, caption)), device))
-        return found[0]
+        score: list[Tensor] = []
+        compare_seconds.append(timed(lambda: score.append(compare(image, caption)), device))
+        return score[0]
 
     reading = timed(
         lambda: scorer.precompute(plan.images, plan.prompts, cache=cache, progress=Silent()),
@@ -118,18 +118,18 @@ def split(scorer: ReaderScorer, items: Sequence[Item], plan: Plan, cache: Path) 
     )
     with patch.object(reader, "compare", waited):
         asking = QueryScoring(scorer)
-        asked = timed(lambda: [asking.chunk(c) for c in in_chunks(items, scorer)], device)
-    return Spent(reading, sum(compared), asked - sum(compared))
+        seconds = timed(lambda: [asking.chunk(c) for c in in_chunks(items, scorer)], device)
+    return Spent(reading, sum(compare_seconds), seconds - sum(compare_seconds))
 
 
 def by_cosine(encoder: DualEncoder, items: Sequence[Item], plan: Plan, cache: Path) -> None:
-    """As the evaluation does it."""
+    """As in the evaluation."""
     vectors = embed(
         encoder,
         plan,
         cache=cache,
-        grids={},
-        save_grids=lambda: None,
+        batch_plans={},
+        save_batch_plans=lambda: None,
         batch_size=256,
         progress=Silent(),
     )
@@ -139,20 +139,22 @@ def by_cosine(encoder: DualEncoder, items: Sequence[Item], plan: Plan, cache: Pa
 
 @torch.inference_mode()
 def encoded(encoder: DualEncoder, reader: Reader, items: Sequence[Item], at_once: int) -> None:
-    """Images and captions of every pair anew."""
-    pairs = [(one.images[0], str(text)) for one in items for text in one.captions]
+    """Encode the image and caption of every pair again."""
+    pairs = [(item.images[0], str(text)) for item in items for text in item.captions]
     for start in range(0, len(pairs), at_once):
-        some = pairs[start : start + at_once]
-        pixels = torch.stack([encoder.prepare(image.open()) for image, _ in some])
-        seen = reader.view.encode_images(encoder, pixels).to(encoder.device)
-        read = reader.view.encode_texts(encoder, [text for _, text in some]).to(encoder.device)
-        reader.compare(seen, read).cpu()
+        block = pairs[start : start + at_once]
+        pixels = torch.stack([encoder.prepare(image.open()) for image, _ in block])
+        image_features = reader.view.encode_images(encoder, pixels).to(encoder.device)
+        caption_features = reader.view.encode_texts(encoder, [text for _, text in block]).to(
+            encoder.device
+        )
+        reader.compare(image_features, caption_features).cpu()
 
 
 def step_anew(
     trainer: Trainer[Tensor], encoder: DualEncoder, step: WorldRows, pixels: Tensor
 ) -> None:
-    """A step whose features are encoded for it, from images that are prepared."""
+    """Train one step whose features are encoded from preprocessed images."""
     task = trainer.task
     assert isinstance(task, ReaderTask)
     view, device, size = task.reader.view, task.device, len(pixels)
@@ -176,53 +178,57 @@ def step_anew(
 
 
 def _normal(parts: TokenFeatures) -> TokenFeatures:
-    """Copied out of inference mode, whose tensors no gradient may need."""
+    """Copy out of inference mode, whose tensors cannot be part of a graph."""
     return stacked([parts])
 
 
 def peak(device: str) -> str:
-    """Of this process, and of the device."""
-    most = f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GB"
+    """Peak memory of this process and of the device."""
+    memory = f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GB"
     if device.startswith("cuda"):
-        most += f", {torch.cuda.max_memory_allocated() / 2**30:.2f} GB on the device"
-    return most
+        memory += f", {torch.cuda.max_memory_allocated() / 2**30:.2f} GB on the device"
+    return memory
 
 
 def scoring(
-    encoder: DualEncoder, reader: Reader, items: Sequence[Item], said: argparse.Namespace
+    encoder: DualEncoder, reader: Reader, items: Sequence[Item], arguments: argparse.Namespace
 ) -> None:
     """The first two questions."""
     plan, device = make_plan({BENCHMARK: items}), encoder.device
-    pairs = len({(id(one.images[0]), text) for one in items for text in one.captions})
-    some = items[: said.slow]
-    encoded(encoder, reader, some[:2], TOGETHER)
+    pairs = len({(id(item.images[0]), text) for item in items for text in item.captions})
+    slow_items = items[: arguments.slow]
+    encoded(encoder, reader, slow_items[:2], TOGETHER)
     before = peak(device)
-    apart = timed(lambda: encoded(encoder, reader, some, 1), device) / (2 * len(some))
-    together = timed(lambda: encoded(encoder, reader, some, TOGETHER), device) / (2 * len(some))
+    alone = timed(lambda: encoded(encoder, reader, slow_items, 1), device) / (2 * len(slow_items))
+    together = timed(lambda: encoded(encoder, reader, slow_items, TOGETHER), device) / (
+        2 * len(slow_items)
+    )
     with tempfile.TemporaryDirectory(prefix="unbag-perf-") as name:
         cache = Path(name)
         scorer = ReaderScorer(encoder, reader)
         first = timed(lambda: by_reader(scorer, items, plan, cache), device) / pairs
         by_cosine(encoder, items, plan, cache)
         # Fresh objects, so that everything comes from disk.
-        warm, cosine, spent = [], [], []
-        for _ in range(said.repeats):
+        warm, cosine, breakdown = [], [], []
+        for _ in range(arguments.repeats):
             again = ReaderScorer(encoder, reader)
             warm.append(timed(lambda: by_reader(again, items, plan, cache), device))  # noqa: B023
             cosine.append(timed(lambda: by_cosine(encoder, items, plan, cache), device))
-            spent.append(split(again, items, plan, cache))
+            breakdown.append(split(again, items, plan, cache))
     print(f"{len(plan.images):,} images, {len(plan.prompts):,} captions, {pairs:,} pairs")
-    print(f"one pair at a time     {1e3 * apart:10.3f} ms a pair ({2 * len(some):,} of them)")
+    print(f"one pair at a time     {1e3 * alone:10.3f} ms a pair ({2 * len(slow_items):,} of them)")
     print(f"{TOGETHER} pairs at a time    {1e3 * together:10.3f} ms a pair")
     print(f"each input once        {1e3 * first:10.3f} ms a pair, written to the cache")
-    print(f"  against one pair     {apart / first:10.1f} times faster (wanted: 8)")
+    print(f"  against one pair     {alone / first:10.1f} times faster (target: 8)")
     print(f"  against {TOGETHER} pairs     {together / first:10.1f} times faster")
     print(f"warm cache, reader     {1e6 * median(warm) / pairs:10.1f} ms a thousand pairs")
-    reading, arithmetic, rest = (1e6 * median(one) / pairs for one in zip(*spent, strict=True))
+    reading, arithmetic, rest = (
+        1e6 * median(item) / pairs for item in zip(*breakdown, strict=True)
+    )
     print(f"  reading {reading:.1f}, arithmetic {arithmetic:.1f}, the rest {rest:.1f} (medians)")
     print(f"warm cache, cosine     {1e6 * median(cosine) / pairs:10.1f} ms a thousand pairs")
     ratio = median(warm) / median(cosine)
-    print(f"  reader / cosine      {ratio:10.2f} (wanted on a GPU: 2.5 at most)")
+    print(f"  reader / cosine      {ratio:10.2f} (target on a GPU: 2.5 at most)")
     print(f"peak memory            {peak(device)}, {before} before scoring")
 
 
@@ -230,11 +236,11 @@ def training(
     encoder: DualEncoder, readout: ReaderReadout, rows: Sequence[WorldRows], steps: int
 ) -> None:
     """The third question."""
-    device, effort = encoder.device, readout.settings
-    found: list[Trainer[Tensor]] = []
-    view = readout.view(effort)
-    pooling = timed(lambda: found.append(_trainer(encoder, readout, rows)), device)
-    trainer, size = found[0], min(effort.batch_size, len(rows[0].captions))
+    device, settings = encoder.device, readout.settings
+    trainers: list[Trainer[Tensor]] = []
+    view = readout.view(settings)
+    pooling = timed(lambda: trainers.append(_trainer(encoder, readout, rows)), device)
+    trainer, size = trainers[0], min(settings.batch_size, len(rows[0].captions))
     task = trainer.task
     task.set_training(True)
 
@@ -243,7 +249,7 @@ def training(
             trainer.train_step(task.batch(trainer.state.step))
 
     from_pool(1)
-    kept = timed(lambda: from_pool(steps), device) / steps
+    from_pool_seconds = timed(lambda: from_pool(steps), device) / steps
     images = [PixelImage(draw(scene)).open() for scene in rows[0].scenes[:size]]
     pixels = torch.stack([encoder.prepare(image) for image in images])
     step_anew(trainer, encoder, rows[0], pixels)
@@ -254,10 +260,10 @@ def training(
             step_anew(trainer, encoder, rows[0], pixels)
 
     anew = timed(encode_each, device) / slow
-    count = sum(len(one.captions) for one in rows)
-    print(f"step, {size} images     {1e3 * kept:10.1f} ms from the pool ({view.name})")
+    count = sum(len(step.captions) for step in rows)
+    print(f"step, {size} images     {1e3 * from_pool_seconds:10.1f} ms from the pool ({view.name})")
     print(f"                       {1e3 * anew:10.1f} ms with encoding")
-    print(f"  a step is            {anew / kept:10.1f} times faster (wanted: 5)")
+    print(f"  a step is            {anew / from_pool_seconds:10.1f} times faster (target: 5)")
     print(f"  once, before         {1e3 * pooling / count:10.1f} ms an image for the pool")
 
 
@@ -265,8 +271,8 @@ def loaded(name: str, device: str) -> DualEncoder:
     """By name; `clip` is a ViT-B/32 of transformers with random weights."""
     if name == "clip":
         with tempfile.TemporaryDirectory(prefix="unbag-perf-") as folder:
-            wanted = argparse.Namespace(library="transformers", device=device, dtype="auto")
-            return make(wanted, Path(folder))
+            arguments = argparse.Namespace(library="transformers", device=device, dtype="auto")
+            return make(arguments, Path(folder))
     model = load_model(name, device=device)
     assert isinstance(model, DualEncoder)
     return model
@@ -283,26 +289,29 @@ def _trainer(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pictures", type=int, default=200)
+    parser.add_argument("--images", type=int, default=200)
     parser.add_argument("--readout", default="dcsm_fixed")
     parser.add_argument("--model", default="tiny:base")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--slow", type=int, default=32, help="items encoded pair by pair")
     parser.add_argument("--steps", type=int, default=5)
-    parser.add_argument("--batch", type=int, default=64, help="images of a step")
+    parser.add_argument("--batch-size", type=int, default=64, help="images of a step")
     parser.add_argument("--repeats", type=int, default=3)
-    said = parser.parse_args()
-    encoder = loaded(said.model, choose_device(said.device))
-    readout = cast("ReaderReadout", find_readout(said.readout))
-    readout = replace(readout, settings=replace(readout.settings, batch_size=said.batch_size))
+    arguments = parser.parse_args()
+    encoder = loaded(arguments.model, choose_device(arguments.device))
+    readout = cast("ReaderReadout", find_readout(arguments.readout))
+    readout = replace(readout, settings=replace(readout.settings, batch_size=arguments.batch_size))
     # Two negatives a scene, on average.
-    rows = world_rows(max(EACH * said.images // 2, readout.settings.batch_size))
+    rows = world_rows(max(EACH * arguments.images // 2, readout.settings.batch_size))
     task = _trainer(encoder, readout, rows).task
     assert isinstance(task, ReaderTask)
     reader = task.reader.eval()
-    print(f"{said.readout} on {said.model}, {said.device}, {torch.get_num_threads()} threads")
-    scoring(encoder, reader, items_of(rows, said.images), said)
-    training(encoder, readout, rows, said.steps)
+    print(
+        f"{arguments.readout} on {arguments.model}, {encoder.device}, "
+        f"{torch.get_num_threads()} threads"
+    )
+    scoring(encoder, reader, items_of(rows, arguments.images), arguments)
+    training(encoder, readout, rows, arguments.steps)
 
 
 if __name__ == "__main__":

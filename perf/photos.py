@@ -1,6 +1,6 @@
 """Photographs on disk against the encoder alone, against the cache, and heads on kept features.
 
-python perf/photos.py [--pictures 512] [--heads 5000] [--epochs 20] [--batch 1024] [--device cpu]
+python perf/photos.py [--images 512] [--heads 5000] [--epochs 20] [--batch-size 1024] [--device cpu]
 
 It draws its own JPEG files. Four questions:
 
@@ -41,16 +41,20 @@ LOCKED = Freeze("part", "part")
 
 def drawn(folder: Path, count: int) -> Pairs:
     """Photographs of COCO's size with a caption each."""
-    paths = save_images(folder / "pictures", count)
+    paths = save_images(folder / "images", count)
     rows = zip(paths, captions(count), strict=True)
     lines = [json.dumps({"image": path.name, "caption": text}) for path, text in rows]
     (folder / "pairs.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    return open_pairs(str(folder / "pairs.jsonl"), images=folder / "pictures")
+    return open_pairs(str(folder / "pairs.jsonl"), images=folder / "images")
 
 
-def plain(said: argparse.Namespace) -> Recipe:
+def plain(arguments: argparse.Namespace) -> Recipe:
     return replace(
-        clip_ft(), batch_size=said.batch_size, epochs=said.epochs, learning_rate=1e-3, freeze=LOCKED
+        clip_ft(),
+        batch_size=arguments.batch_size,
+        epochs=arguments.epochs,
+        learning_rate=1e-3,
+        freeze=LOCKED,
     )
 
 
@@ -98,16 +102,16 @@ def known(pairs: Pairs, model: Photo) -> CachedEncoders:
     return CachedEncoders(network, images=some(names, WIDE), texts=some(texts, WORDS_WIDE))
 
 
-def heads(model: Photo, said: argparse.Namespace, folder: Path) -> float:
+def heads(model: Photo, arguments: argparse.Namespace, folder: Path) -> float:
     """Seconds of a run, checkpoints and log included; names of images are enough."""
-    rows = zip(range(said.heads), captions(said.heads), strict=True)
+    rows = zip(range(arguments.heads), captions(arguments.heads), strict=True)
     (folder / "heads").mkdir()
-    for at in range(said.heads):
-        (folder / "heads" / f"{at}.jpg").touch()
+    for i in range(arguments.heads):
+        (folder / "heads" / f"{i}.jpg").touch()
     path = folder / "heads" / "pairs.jsonl"
-    lines = [json.dumps({"image": f"{at}.jpg", "caption": text}) for at, text in rows]
+    lines = [json.dumps({"image": f"{i}.jpg", "caption": text}) for i, text in rows]
     path.write_text("\n".join(lines), encoding="utf-8")
-    pairs, recipe = open_pairs(str(path)), plain(said)
+    pairs, recipe = open_pairs(str(path)), plain(arguments)
     start = perf_counter()
     trainable = known(pairs, model)
     batches = PairBatches(pairs, recipe, trainable.reads, 0)
@@ -117,34 +121,35 @@ def heads(model: Photo, said: argparse.Namespace, folder: Path) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pictures", type=int, default=512)
+    parser.add_argument("--images", type=int, default=512)
     parser.add_argument("--heads", type=int, default=5_000)
     parser.add_argument("--epochs", type=int, default=20)
-    parser.add_argument("--batch", type=int, default=1_024)
+    parser.add_argument("--batch-size", type=int, default=1_024)
     parser.add_argument("--device", default="cpu")
-    said = parser.parse_args()
-    model = load("random", device=choose_device(said.device))
+    arguments = parser.parse_args()
+    model = load("random", device=choose_device(arguments.device))
     with tempfile.TemporaryDirectory(prefix="unbag-perf-") as name:
         folder = Path(name)
-        pairs = drawn(folder, said.images)
-        alone = encoder_alone(model, said.images)
-        opened = opening_alone(model, pairs, min(said.images, 128))
+        pairs = drawn(folder, arguments.images)
+        alone = encoder_alone(model, arguments.images)
+        opened = opening_alone(model, pairs, min(arguments.images, 128))
         # Captions are left open, so that only images are counted.
-        recipe = replace(plain(said), batch_size=1, freeze=Freeze(image="part"))
+        recipe = replace(plain(arguments), batch_size=1, freeze=Freeze(image="part"))
         first = features(model, pairs, recipe, folder / "cache")
         second = features(model, pairs, recipe, folder / "cache")
         share = (1 / opened) / (1 / opened + 1 / alone)
-        print(f"{said.images:,} JPEG files of 640 x 480, {said.device}")
+        print(f"{arguments.images:,} JPEG files of 640 x 480, {arguments.device}")
         print(f"encoder alone            {alone:10,.1f} photographs/s")
-        print(f"decoded and encoded    {said.images / first:10,.1f} photographs/s")
-        print(f"of the encoder alone     {100 * said.images / first / alone:10.1f} %")
+        print(f"decoded and encoded    {arguments.images / first:10,.1f} photographs/s")
+        print(f"of the encoder alone     {100 * arguments.images / first / alone:10.1f} %")
         print(f"opening, one thread    {opened:10,.1f} photographs/s")
         print(f"share of opening       {100 * share:10.1f} % of the work")
-        print(f"second run, cached     {first / second:10.1f} times faster (wanted: 20)")
-        took = heads(model, said, folder)
+        print(f"second run, cached     {first / second:10.1f} times faster (target: 20)")
+        took = heads(model, arguments, folder)
         print(
-            f"heads                  {took:10.1f} s: {said.epochs} epochs of {said.heads:,} "
-            f"images, batch {said.batch:,} (wanted: 120 at 20 epochs of 5,000)"
+            f"heads                  {took:10.1f} s: {arguments.epochs} epochs of "
+            f"{arguments.heads:,} images, batch size {arguments.batch_size:,} "
+            "(target: 120 at 20 epochs of 5,000)"
         )
 
 

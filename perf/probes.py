@@ -1,4 +1,4 @@
-"""Measure the cost of mining pairs among random embeddings, beside bare products.
+"""Measure the cost of mining pairs among random embeddings, against the matrix products alone.
 
 python perf/probes.py [--number 100000] [--width 512] [--every 1000]
 
@@ -28,8 +28,8 @@ import numpy as np
 from unbag.probes.agreement import block_cosines, mine_pairs
 from unbag.runs.cache import Vectors
 
-WANTED = 2.0
-"""Most times the bare products."""
+TARGET = 2.0
+"""Largest acceptable ratio to the matrix products alone."""
 
 
 @dataclass
@@ -47,23 +47,23 @@ class Cost:
 
 
 def cost(work: Callable[[], object]) -> Cost:
-    before, most, is_done = resident(), 0.0, threading.Event()
+    before, highest, is_done = resident(), 0.0, threading.Event()
 
     def watch() -> None:
-        nonlocal most
+        nonlocal highest
         while not is_done.is_set():
-            most = max(most, resident())
+            highest = max(highest, resident())
             sleep(0.01)
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
     start, processor = perf_counter(), process_time()
     work()
-    found = Cost(perf_counter() - start, process_time() - processor, 0.0)
+    result = Cost(perf_counter() - start, process_time() - processor, 0.0)
     is_done.set()
     watcher.join()
-    found.memory = max(most, resident()) - before
-    return found
+    result.memory = max(highest, resident()) - before
+    return result
 
 
 def resident() -> float:
@@ -85,15 +85,15 @@ def mining(number: int, width: int, every: int) -> None:
     merging, parting = embeddings(number, width, every)
     planted = len(range(0, number - 1, every))
     mine_pairs(merging[:256], parting[:256])
-    found: list[object] = []
+    pairs: list[object] = []
     bare = cost(lambda: [None for _ in block_cosines(merging)])
-    mined = cost(lambda: found.extend(mine_pairs(merging, parting, most=2 * planted)))
-    print(f"{number:,} embeddings of dimension {width}: {len(found)} pairs of {planted} found")
+    mined = cost(lambda: pairs.extend(mine_pairs(merging, parting, max_pairs=2 * planted)))
+    print(f"{number:,} embeddings of dimension {width}: {len(pairs)} pairs of {planted} found")
     print(f"blocks multiplied  {bare}")
     print(f"mining             {mined}")
     print(
         f"                   {mined.seconds / bare.seconds:.2f} times the products by the clock, "
-        f"{mined.processor / bare.processor:.2f} by processor time (wanted: at most {WANTED:g}); "
+        f"{mined.processor / bare.processor:.2f} by processor time (target: at most {TARGET:g}); "
         f"load of the machine {os.getloadavg()[0]:.1f}"
     )
 
@@ -107,9 +107,9 @@ def diagnosis(model: str) -> None:
         subprocess.run([*command, "--out", str(out)], check=True, capture_output=True)
         seconds = perf_counter() - started
         answers = json.loads((out / "diagnosis.json").read_text())["answers"]
-    slowest = sorted(answers, key=lambda one: -one["seconds"])[:3]
-    said = ", ".join(f"{one['probe']} {one['seconds']:.0f} s" for one in slowest)
-    print(f"diagnosis of {model}: {seconds:.0f} s (wanted: under 90 on two cores), of it {said}")
+    slowest = sorted(answers, key=lambda answer: -answer["seconds"])[:3]
+    summary = ", ".join(f"{answer['probe']} {answer['seconds']:.0f} s" for answer in slowest)
+    print(f"diagnosis of {model}: {seconds:.0f} s (target: under 90 on two cores), of it {summary}")
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
-"""Make a ViT-B/32 of a library with random weights, captions and images.
+"""Create a ViT-B/32 with random weights, captions and images.
 
-Speed does not depend on what weights say. The model is saved and loaded as a user's would be. Used
-by text_length.py and evaluate.py; where open_clip is missing, transformers' CLIP is the same model.
+Speed does not depend on the weights. The model is saved and loaded as a user's would be. If
+open_clip is not installed, CLIP of transformers is the same model.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def options(about: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--library", choices=("open_clip", "transformers"), default="open_clip")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", default="float32", choices=("float32", "bfloat16", "float16"))
-    parser.add_argument("--rounds", type=int, default=2, help="the fastest of so many counts")
+    parser.add_argument("--rounds", type=int, default=2, help="repetitions; the fastest counts")
     parser.add_argument(
         "--clock",
         choices=("wall", "cpu"),
@@ -51,20 +51,20 @@ def options(about: str | None) -> argparse.ArgumentParser:
     return parser
 
 
-def clock(said: argparse.Namespace) -> Callable[[], float]:
-    """Seconds that pass, or that this process computes."""
-    if said.clock == "wall":
+def clock(arguments: argparse.Namespace) -> Callable[[], float]:
+    """Return a clock of wall time or of processor time."""
+    if arguments.clock == "wall":
         return perf_counter
     # Threads that wait for each other count as computing.
     torch.set_num_threads(1)
     return process_time
 
 
-def make(said: argparse.Namespace, folder: Path) -> DualEncoder:
+def make(arguments: argparse.Namespace, folder: Path) -> DualEncoder:
     """Save a random model and load it by name."""
     torch.manual_seed(0)
-    spec = _open_clip(folder) if said.library == "open_clip" else _transformers(folder)
-    placement = Placement(choose_device(said.device), said.dtype)
+    spec = _open_clip(folder) if arguments.library == "open_clip" else _transformers(folder)
+    placement = Placement(choose_device(arguments.device), arguments.dtype)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = load_model(spec, placement=placement)
@@ -84,7 +84,7 @@ def _open_clip(folder: Path) -> str:
 
 
 def _transformers(folder: Path) -> str:
-    """CLIP's own sizes; a tokenizer of our words, since CLIP's cannot be downloaded everywhere."""
+    """CLIP with its original sizes and a tokenizer of our words, without a download."""
     import transformers as tf
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
@@ -113,28 +113,28 @@ def _transformers(folder: Path) -> str:
 def captions(count: int, *, seed: int = 0) -> list[str]:
     """Different captions with the lengths of SugarCrepe's; a common word is one token."""
     chance = np.random.default_rng(seed)
-    found: dict[str, None] = {}
-    while len(found) < count:
-        length = LENGTHS[len(found) % len(LENGTHS)] - 2
-        found[" ".join(WORDS[i] for i in chance.integers(0, len(WORDS), length))] = None
-    return list(found)
+    texts: dict[str, None] = {}
+    while len(texts) < count:
+        length = LENGTHS[len(texts) % len(LENGTHS)] - 2
+        texts[" ".join(WORDS[i] for i in chance.integers(0, len(WORDS), length))] = None
+    return list(texts)
 
 
 def save_images(folder: Path, count: int) -> list[Path]:
     """JPEG files of COCO's size and about its weight, each different."""
     chance = np.random.default_rng(1)
     folder.mkdir(parents=True, exist_ok=True)
-    found = []
+    paths = []
     for n in range(count):
         coarse = Image.fromarray(chance.integers(0, 256, (60, 80, 3), dtype=np.uint8))
         image = coarse.resize((640, 480), Image.Resampling.BICUBIC)
         image.save(folder / f"{n}.jpg", quality=90)
-        found.append(folder / f"{n}.jpg")
-    return found
+        paths.append(folder / f"{n}.jpg")
+    return paths
 
 
 def forget(model: Any) -> None:
-    """Tokens of captions and hashes of files that an earlier round left in memory."""
+    """Clear the memory of tokenized captions and file hashes of earlier rounds."""
     if hasattr(model, "tokenize"):
         model.tokenize._split.cache_clear()
     else:
@@ -142,13 +142,13 @@ def forget(model: Any) -> None:
     _file_digest.cache_clear()
 
 
-def tokens(model: Any, some: Sequence[str], *, length: int | None = None) -> dict[str, Any]:
+def tokens(model: Any, texts: Sequence[str], *, length: int | None = None) -> dict[str, Any]:
     """Inputs of the text encoder on the device, padded to `length`, or to the longest."""
     if hasattr(model, "tokenize"):
-        found = {"text": model.tokenize.inner(list(some))}
-        return {name: value.to(model.device) for name, value in found.items()}
+        inputs = {"text": model.tokenize.inner(list(texts))}
+        return {name: value.to(model.device) for name, value in inputs.items()}
     inputs = model.captions.tokenizer(
-        list(some),
+        list(texts),
         padding="max_length" if length else "longest",
         max_length=length,
         truncation=bool(length),
@@ -162,17 +162,17 @@ def encoder(model: Any, inputs: dict[str, Any], *, is_cut: bool = False) -> torc
     """The text encoder alone; the result stays on the device."""
     if hasattr(model, "tokenize"):
         run = model.text.pooled if is_cut else model.model.encode_text
-        found = run(inputs["text"])
+        output = run(inputs["text"])
     else:
-        found = model.model.get_text_features(**inputs)
-        found = getattr(found, "pooler_output", found)
-    vector_ND: torch.Tensor = found
+        output = model.model.get_text_features(**inputs)
+        output = getattr(output, "pooler_output", output)
+    vector_ND: torch.Tensor = output
     return vector_ND
 
 
-def plain_captions(model: Any, some: Sequence[str]) -> torch.Tensor:
-    """As the library's own examples do it: padded to 77 tokens."""
-    vector_ND = encoder(model, tokens(model, some, length=CONTEXT))
+def plain_captions(model: Any, texts: Sequence[str]) -> torch.Tensor:
+    """As in the library's examples: padded to 77 tokens."""
+    vector_ND = encoder(model, tokens(model, texts, length=CONTEXT))
     return normalize(vector_ND.float(), dim=-1).cpu()
 
 
@@ -184,12 +184,12 @@ def _open_clip_transform(size: tuple[int, int]) -> Any:
 
 
 def plain_prepare(model: Any, image: Image.Image) -> torch.Tensor:
-    """As the library's own examples do it: to float32 on the processor."""
+    """As in the library's examples: to float32 on the processor."""
     if hasattr(model, "tokenize"):
-        found = _open_clip_transform(tuple(model.model.visual.image_size))(image)
+        prepared = _open_clip_transform(tuple(model.model.visual.image_size))(image)
     else:
-        found = model.images.processor(images=image, return_tensors="pt")["pixel_values"][0]
-    pixels: torch.Tensor = found
+        prepared = model.images.processor(images=image, return_tensors="pt")["pixel_values"][0]
+    pixels: torch.Tensor = prepared
     return pixels
 
 
@@ -199,9 +199,9 @@ def plain_images(model: Any, pixels: torch.Tensor) -> torch.Tensor:
     dtype = next(model.model.parameters()).dtype
     pixels = pixels.to(device=model.device, dtype=dtype)
     if hasattr(model, "tokenize"):
-        found = model.model.encode_image(pixels)
+        output = model.model.encode_image(pixels)
     else:
-        found = model.model.get_image_features(pixel_values=pixels)
-        found = getattr(found, "pooler_output", found)
-    vector_ND: torch.Tensor = normalize(found.float(), dim=-1)
+        output = model.model.get_image_features(pixel_values=pixels)
+        output = getattr(output, "pooler_output", output)
+    vector_ND: torch.Tensor = normalize(output.float(), dim=-1)
     return vector_ND

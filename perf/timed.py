@@ -11,14 +11,14 @@ import torch
 def seconds(job: Callable[[], object], device: str, rounds: int) -> float:
     """The median of some rounds, after one that is not counted."""
     job()
-    found = []
+    durations = []
     for _ in range(rounds):
         wait(device)
         start = perf_counter()
         job()
         wait(device)
-        found.append(perf_counter() - start)
-    return sorted(found)[len(found) // 2]
+        durations.append(perf_counter() - start)
+    return sorted(durations)[len(durations) // 2]
 
 
 def wait(device: str) -> None:

@@ -1,7 +1,7 @@
-"""A training step against the same step as it is usually written, in one run, as ratios.
+"""Measure a training step against the same step as it is usually written, as ratios of one run.
 
 python perf/train_step.py [--library transformers] [--device cuda] [--precision bfloat16]
-                          [--batch 256] [--accumulated 4096] [--pictures 2048 --workers 8]
+                          [--batch-size 256] [--accumulated 4096] [--images 2048 --workers 8]
 
 A ViT-B/32 with random weights; every image has one caption, four hard negatives and one hard
 positive, with the lengths of real captions. Three questions:
@@ -10,7 +10,7 @@ positive, with the lengths of real captions. Three questions:
    and backward passes of both encoders alone, at our lengths. The optimizer is left out of all.
    Then a whole step of the trainer, with log and AdamW, against both encoders alone and AdamW.
 2. A large batch in parts: its memory, its time for each image, its gradients.
-3. With images on disk (--pictures): the share of a run's time that the device waits for data.
+3. With images on disk (--images): the share of a run's time that the device waits for data.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def recipe() -> Recipe:
 def batch_of(trainable: Trainable, count: int, *, largest: int | None = None) -> Batch:
     each = 1 + NEGATIVES + POSITIVES
     texts = captions(count * each)
-    said = [
+    caption_texts = [
         CaptionTexts(
             texts[n * each],
             tuple(texts[n * each + 1 : n * each + 1 + NEGATIVES]),
@@ -63,14 +63,14 @@ def batch_of(trainable: Trainable, count: int, *, largest: int | None = None) ->
         for n in range(count)
     ]
     pixels = torch.randint(0, 256, (count, 3, SIDE, SIDE), dtype=torch.uint8)
-    found: Any = pixels if _takes_bytes(trainable) else pixels / 127.5 - 1
+    pixel_input: Any = pixels if _takes_bytes(trainable) else pixels / 127.5 - 1
     reads = trainable.reads
     return make_batch(
-        found,
-        said,
+        pixel_input,
+        caption_texts,
         tokenize=reads.tokenize,
         count_tokens=reads.count_tokens,
-        largest=largest,
+        max_group_size=largest,
     )
 
 
@@ -159,12 +159,12 @@ def kind(device: str) -> str:
     return device.partition(":")[0]
 
 
-def compare_steps(trainable: Trainable, said: argparse.Namespace, plan: StepPlan) -> float:
-    batch = on_device(batch_of(trainable, said.batch_size), plan.device)
-    types = padded(trainable, batch, said.batch_size, plan.device)
-    rounds = said.rounds
+def compare_steps(trainable: Trainable, arguments: argparse.Namespace, plan: StepPlan) -> float:
+    batch = on_device(batch_of(trainable, arguments.batch_size), plan.device)
+    types = padded(trainable, batch, arguments.batch_size, plan.device)
+    rounds = arguments.rounds
     print(f"parts of captions: {[len(group.row_G) for group in batch.groups]}")
-    if said.syncs:
+    if arguments.syncs:
         ours(trainable, batch, plan)
         torch.cuda.set_sync_debug_mode("warn")
         ours(trainable, batch, plan)
@@ -173,12 +173,14 @@ def compare_steps(trainable: Trainable, said: argparse.Namespace, plan: StepPlan
     alone = seconds(lambda: encoders_alone(trainable, batch, plan), plan.device, rounds)
     usual = seconds(lambda: type_by_type(trainable, batch, types, plan), plan.device, rounds)
     strings = len(batch.place_U)
-    print(f"\n1. a step of {said.batch} images with {strings:,} captions, {plan.precision}")
-    print(f"type by type, 77 tokens   {said.batch / usual:10,.1f} pictures/s")
-    print(f"ours                      {said.batch / step:10,.1f} pictures/s")
-    print(f"faster                    {usual / step:10.2f} times (wanted: 2)")
-    print(f"over the encoders alone     {100 * (step / alone - 1):10.1f} % (wanted: at most 5)")
-    each: float = step / said.batch_size
+    print(
+        f"\n1. a step of {arguments.batch_size} images with {strings:,} captions, {plan.precision}"
+    )
+    print(f"type by type, 77 tokens   {arguments.batch_size / usual:10,.1f} images/s")
+    print(f"ours                      {arguments.batch_size / step:10,.1f} images/s")
+    print(f"faster                    {usual / step:10.2f} times (target: 2)")
+    print(f"over the encoders alone     {100 * (step / alone - 1):10.1f} % (target: at most 5)")
+    each: float = step / arguments.batch_size
     return each
 
 
@@ -203,11 +205,11 @@ class Same:
         return self.batch
 
 
-def compare_trainer(trainable: Trainable, said: argparse.Namespace, plan: StepPlan) -> None:
+def compare_trainer(trainable: Trainable, arguments: argparse.Namespace, plan: StepPlan) -> None:
     """Whole steps in turn, so that a busy machine slows both; those of the trainer copy a batch."""
-    whole_batch = batch_of(trainable, said.batch_size)
+    whole_batch = batch_of(trainable, arguments.batch_size)
     batch = on_device(whole_batch, plan.device)
-    steps = 2 * said.rounds + 2
+    steps = 2 * arguments.rounds + 2
     job = TrainJob(
         trainable,
         Same(whole_batch, steps),
@@ -234,45 +236,47 @@ def compare_trainer(trainable: Trainable, said: argparse.Namespace, plan: StepPl
 
     Trainer(task).run(on_step=bare)
     # The first steps are not counted.
-    whole, alone = (sorted(took[name][2:])[said.rounds] for name in ("trainer", "alone"))
+    whole, alone = (sorted(took[name][2:])[arguments.rounds] for name in ("trainer", "alone"))
     print(
         f"a step of the trainer     {100 * (whole / alone - 1):10.1f} % over the encoders and AdamW"
     )
 
 
 def compare_parts(
-    trainable: Trainable, said: argparse.Namespace, plan: StepPlan, each: float
+    trainable: Trainable, arguments: argparse.Namespace, plan: StepPlan, each: float
 ) -> None:
-    strings = said.batch_size * (1 + NEGATIVES + POSITIVES)
-    parts = replace(plan, micro_batch_size=said.batch_size)
-    large = batch_of(trainable, said.accumulated, largest=strings)
-    small = batch_of(trainable, said.batch_size)
+    strings = arguments.batch_size * (1 + NEGATIVES + POSITIVES)
+    parts = replace(plan, micro_batch_size=arguments.batch_size)
+    large = batch_of(trainable, arguments.accumulated, largest=strings)
+    small = batch_of(trainable, arguments.batch_size)
     alone = _peak(lambda: ours(trainable, small, plan), plan.device)
     whole = _peak(lambda: ours(trainable, large, parts), plan.device)
-    time = seconds(lambda: ours(trainable, large, parts), plan.device, 1) / said.accumulated
-    print(f"\n2. a batch of {said.accumulated:,} in parts of {said.batch}")
-    print(f"memory                    {whole:10.2f} GB, a batch of {said.batch} {alone:.2f} GB")
-    print(f"time for each image     {100 * (time / each - 1):10.1f} % more (wanted: at most 45)")
-    apart = _apart(trainable, said, plan)
-    print(f"gradients differ by       {apart:10.1e} of the largest, float32 (wanted: 1e-5)")
+    time = seconds(lambda: ours(trainable, large, parts), plan.device, 1) / arguments.accumulated
+    print(f"\n2. a batch of {arguments.accumulated:,} in parts of {arguments.batch_size}")
+    print(f"memory                    {whole:10.2f} GB, of {arguments.batch_size}: {alone:.2f} GB")
+    print(f"time for each image     {100 * (time / each - 1):10.1f} % more (target: at most 45)")
+    apart = _apart(trainable, arguments, plan)
+    print(f"gradients differ by       {apart:10.1e} of the largest, float32 (target: 1e-5)")
 
 
-def _apart(trainable: Trainable, said: argparse.Namespace, plan: StepPlan) -> float:
+def _apart(trainable: Trainable, arguments: argparse.Namespace, plan: StepPlan) -> float:
     """Gradients of twice the batch in parts against those in one go."""
     exact = replace(plan, precision="float32")
-    count = 2 * said.batch_size
-    found = []
-    for micro_batch_size in (None, said.batch_size // 2):
+    count = 2 * arguments.batch_size
+    gradients = []
+    for micro_batch_size in (None, arguments.batch_size // 2):
         largest = (
             None if micro_batch_size is None else micro_batch_size * (1 + NEGATIVES + POSITIVES)
         )
         torch.manual_seed(0)
         batch = batch_of(trainable, count, largest=largest)
         add_gradient(trainable, batch, replace(exact, micro_batch_size=micro_batch_size), step=0)
-        found.append([w.grad.clone() for w in trainable.module.parameters() if w.grad is not None])
+        gradients.append(
+            [w.grad.clone() for w in trainable.module.parameters() if w.grad is not None]
+        )
         clear(trainable)
-    top = max(float(grad.abs().max()) for grad in found[0])
-    apart = [float((a - b).abs().max()) for a, b in zip(*found, strict=True)]
+    top = max(float(grad.abs().max()) for grad in gradients[0])
+    apart = [float((a - b).abs().max()) for a, b in zip(*gradients, strict=True)]
     return max(apart) / top
 
 
@@ -283,22 +287,22 @@ def _peak(job: Callable[[], None], device: str) -> float:
     job()
     torch.cuda.reset_peak_memory_stats()
     job()
-    most: int = torch.cuda.max_memory_allocated()
-    return most / 2**30
+    memory: int = torch.cuda.max_memory_allocated()
+    return memory / 2**30
 
 
 def compare_reading(
-    trainable: Trainable, said: argparse.Namespace, plan: StepPlan, folder: Path
+    trainable: Trainable, arguments: argparse.Namespace, plan: StepPlan, folder: Path
 ) -> None:
-    paths = save_images(folder / "pictures", said.images)
+    paths = save_images(folder / "images", arguments.images)
     texts = captions(len(paths))
     lines = [
         json.dumps({"image": path.name, "caption": text})
         for path, text in zip(paths, texts, strict=True)
     ]
     (folder / "pairs.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    pairs = open_pairs(str(folder / "pairs.jsonl"), images=folder / "pictures")
-    plain = replace(clip_ft(), batch_size=said.batch_size, epochs=4)
+    pairs = open_pairs(str(folder / "pairs.jsonl"), images=folder / "images")
+    plain = replace(clip_ft(), batch_size=arguments.batch_size, epochs=4)
     batches = PairBatches(pairs, plain, trainable.reads, 0)
     task = FineTuning(
         TrainJob(
@@ -308,7 +312,7 @@ def compare_reading(
             Path(),
             device=plan.device,
             precision=plan.precision,
-            workers=said.workers,
+            workers=arguments.workers,
         )
     )
     start, first = perf_counter(), 0.0
@@ -322,33 +326,33 @@ def compare_reading(
 
     state = Trainer(task).run(on_step=begin)
     wait(plan.device)
-    took = perf_counter() - start
-    shown = (len(batches) - 2) * said.batch_size
-    print(f"\n3. {len(paths):,} JPEG files of 640 x 480, {said.workers} workers, one caption each")
-    print(f"images                  {shown / took:10,.1f} a second, optimizer included")
-    print(f"waiting for data          {100 * (state.waited - first) / took:10.1f} % of the time")
+    seconds = perf_counter() - start
+    count = (len(batches) - 2) * arguments.batch_size
+    print(f"\n3. {len(paths):,} JPEG files of 640 x 480, {arguments.workers} workers, one caption")
+    print(f"images                  {count / seconds:10,.1f} a second, optimizer included")
+    print(f"waiting for data          {100 * (state.waited - first) / seconds:10.1f} % of the time")
 
 
 def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
-    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--accumulated", type=int, default=64)
-    parser.add_argument("--pictures", type=int, default=0)
+    parser.add_argument("--images", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--syncs", action="store_true", help="say where the device is waited for")
-    said = parser.parse_args()
-    precision: Precision = said.precision
+    arguments = parser.parse_args()
+    precision: Precision = arguments.precision
     torch.manual_seed(0)
     with tempfile.TemporaryDirectory(prefix="unbag-perf-") as name:
-        encoder = make(said, Path(name))
-        trainable = make_trainable(encoder, device=said.device)
-        plan = StepPlan(recipe(), ALONE, said.device, precision=precision)
-        each = compare_steps(trainable, said, plan)
-        compare_trainer(trainable, said, plan)
-        compare_parts(trainable, said, plan, each)
-        if said.images:
-            compare_reading(trainable, said, plan, Path(name))
+        encoder = make(arguments, Path(name))
+        trainable = make_trainable(encoder, device=arguments.device)
+        plan = StepPlan(recipe(), ALONE, arguments.device, precision=precision)
+        each = compare_steps(trainable, arguments, plan)
+        compare_trainer(trainable, arguments, plan)
+        compare_parts(trainable, arguments, plan, each)
+        if arguments.images:
+            compare_reading(trainable, arguments, plan, Path(name))
 
 
 if __name__ == "__main__":

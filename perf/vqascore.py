@@ -26,7 +26,7 @@ from unbag.scorers import make_scorer
 from unbag.types import Query
 
 tf: Any = import_module("transformers")
-WANTED = {2: 1.6, 5: 3.0}
+TARGET = {2: 1.6, 5: 3.0}
 WORDS = "a red blue large small dog cat cup table bench to the left right of on under in front"
 TEMPLATE = (
     "{% for m in messages %}{% if m['role'] == 'user' %}USER: {% for c in m['content'] %}"
@@ -112,37 +112,37 @@ def queries(images: int, captions: int) -> list[Query]:
 
 def timed(score: Callable[[], Any], *, device: str) -> tuple[float, Any]:
     start = perf_counter()
-    found = np.asarray(score())
+    scores = np.asarray(score())
     if device.startswith("cuda"):
         torch.cuda.synchronize()
-    return perf_counter() - start, found
+    return perf_counter() - start, scores
 
 
 def compare(model: ChatModel, captions: int, images: int, rounds: int) -> None:
-    asked = queries(images, captions)
+    pairs = queries(images, captions)
     shared = make_scorer(model, "yes")
     apart = make_scorer(replace(model, runner=replace(model.runner, is_shared=False)), "yes")
     ways: dict[str, Callable[[], Any]] = {
-        "one pair a pass": lambda: [float(np.asarray(apart.score([q]))[0]) for q in asked],
-        "pairs in batches": lambda: apart.score(asked),
-        "image shared": lambda: shared.score(asked),
+        "one pair a pass": lambda: [float(np.asarray(apart.score([q]))[0]) for q in pairs],
+        "pairs in batches": lambda: apart.score(pairs),
+        "image shared": lambda: shared.score(pairs),
     }
     # Libraries are loaded and memory is taken before anything is timed.
-    shared.score(asked[: 2 * captions])
-    apart.score(asked[:2])
+    shared.score(pairs[: 2 * captions])
+    apart.score(pairs[:2])
     best: dict[str, tuple[float, Any]] = {}
     for _ in range(rounds):
         for name, way in ways.items():
-            seconds, found = timed(way, device=model.device)
+            seconds, scores = timed(way, device=model.device)
             if name not in best or seconds < best[name][0]:
-                best[name] = (seconds, found)
+                best[name] = (seconds, scores)
     first, plain = best["one pair a pass"]
     print(f"\n{images} images, {captions} captions each")
-    for name, (seconds, found) in best.items():
-        apart_by = np.abs(found - plain).max() / np.abs(plain).max()
-        wanted = f" (wanted: {WANTED[captions]:g})" if name == "image shared" else ""
+    for name, (seconds, scores) in best.items():
+        apart_by = np.abs(scores - plain).max() / np.abs(plain).max()
+        target = f" (target: {TARGET[captions]:g})" if name == "image shared" else ""
         print(
-            f"{name:<18}{len(asked) / seconds:9.1f} pairs/s  {first / seconds:5.2f} times{wanted}"
+            f"{name:<18}{len(pairs) / seconds:9.1f} pairs/s  {first / seconds:5.2f} times{target}"
             f"  largest difference {apart_by:.0e} of the largest score"
         )
 
@@ -152,16 +152,16 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", default="auto")
     parser.add_argument("--size", default="small", choices=SIZES)
-    parser.add_argument("--pictures", type=int, default=6)
+    parser.add_argument("--images", type=int, default=6)
     parser.add_argument("--rounds", type=int, default=2)
-    said = parser.parse_args()
+    arguments = parser.parse_args()
     tf.utils.logging.disable_progress_bar()
     with tempfile.TemporaryDirectory(prefix="unbag-perf-") as folder:
-        path = write(Path(folder) / "llava", SIZES[said.size])
-        model = load_chat(str(path), device=said.device, dtype=said.dtype)
-    print(f"LLaVA-shaped, {said.size}, 576 patches, {said.device}, {said.dtype}")
+        path = write(Path(folder) / "llava", SIZES[arguments.size])
+        model = load_chat(str(path), device=arguments.device, dtype=arguments.dtype)
+    print(f"LLaVA-shaped, {arguments.size}, 576 patches, {arguments.device}, {arguments.dtype}")
     for captions in (2, 5):
-        compare(model, captions, said.images, said.rounds)
+        compare(model, captions, arguments.images, arguments.rounds)
 
 
 if __name__ == "__main__":

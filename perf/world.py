@@ -1,6 +1,6 @@
-"""Scenes of the world a second, beside the training step that wants them, as ratios of one run.
+"""Measure scenes of the world per second against the training step that uses them.
 
-python perf/world.py [--device cuda] [--batch 512] [--rounds 12] [--workers 15] [--arms 1],
+python perf/world.py [--device cuda] [--batch-size 512] [--rounds 12] [--workers 15] [--arms 1],
 with `unbag-lab` installed
 
 Workers make scenes: drawn by chance, said, and put in numbers. The device draws the images, finds
@@ -54,54 +54,54 @@ def made(streams: Steps, *, workers: int, batch_size: int) -> float:
     return count * batch_size / (perf_counter() - start)
 
 
-def settings(said: argparse.Namespace, steps: int = 5_000) -> PretrainSettings:
-    return PretrainSettings(steps=steps, batch_size=said.batch_size, knobs=ARM.knobs)
+def settings(arguments: argparse.Namespace, steps: int = 5_000) -> PretrainSettings:
+    return PretrainSettings(steps=steps, batch_size=arguments.batch_size, knobs=ARM.knobs)
 
 
-def of_device(shown: SceneBatch, said: argparse.Namespace) -> tuple[float, float, float]:
+def of_device(shown: SceneBatch, arguments: argparse.Namespace) -> tuple[float, float, float]:
     """Seconds to draw a batch, to bring it to the device altogether, and to train on it."""
-    table = torch.from_numpy(sprite_table(DEFAULT)).to(said.device)
-    noise = torch.Generator(device=said.device).manual_seed(0)
-    trainer = Trainer(Pretraining(settings(said), ARM.config, device=said.device))
+    table = torch.from_numpy(sprite_table(DEFAULT)).to(arguments.device)
+    noise = torch.Generator(device=arguments.device).manual_seed(0)
+    trainer = Trainer(Pretraining(settings(arguments), ARM.config, device=arguments.device))
     there: OnDevice = put_on(shown, table, noise)
 
     def draw() -> object:
         return draw_batch(table, shown.packed, pixels=DEFAULT.pixels, generator=noise)
 
     return (
-        seconds(draw, said.device, said.rounds),
-        seconds(lambda: put_on(shown, table, noise), said.device, said.rounds),
-        seconds(lambda: trainer.train_step(there), said.device, said.rounds),
+        seconds(draw, arguments.device, arguments.rounds),
+        seconds(lambda: put_on(shown, table, noise), arguments.device, arguments.rounds),
+        seconds(lambda: trainer.train_step(there), arguments.device, arguments.rounds),
     )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--batch", type=int, default=512)
+    parser.add_argument("--batch-size", type=int, default=512)
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--arms", type=int, default=1, help="models that share each batch")
-    said = parser.parse_args()
+    arguments = parser.parse_args()
     once = remember_steps()
-    streams = Steps([settings(said, max(30, 12 * said.workers))], ARM.config)
-    short = Steps([settings(said, said.rounds + 1)], ARM.config)
-    alone = made(short, workers=0, batch_size=said.batch_size)
+    streams = Steps([settings(arguments, max(30, 12 * arguments.workers))], ARM.config)
+    short = Steps([settings(arguments, arguments.rounds + 1)], ARM.config)
+    alone = made(short, workers=0, batch_size=arguments.batch_size)
     # Before the device is touched: workers are forked.
-    together = made(streams, workers=said.workers, batch_size=said.batch_size)
-    draw, put, step = of_device(streams[0][0], said)
-    whole = put + said.arms * step
-    trained = said.batch_size / whole
-    print(f"batches of {said.batch}, {said.arms} x tiny:base on {said.device}")
+    together = made(streams, workers=arguments.workers, batch_size=arguments.batch_size)
+    draw, put, step = of_device(streams[0][0], arguments)
+    whole = put + arguments.arms * step
+    trained = arguments.batch_size / whole
+    print(f"batches of {arguments.batch_size}, {arguments.arms} x tiny:base on {arguments.device}")
     print(f"where shapes overlap     {once:12.1f} s, once in a process")
     print(f"scenes, one process      {alone:12,.0f} a second")
-    print(f"scenes, {said.workers:2d} processes     {together:12,.0f} a second")
-    print(f"drawn on the device      {said.batch / draw:12,.0f} a second")
+    print(f"scenes, {arguments.workers:2d} processes     {together:12,.0f} a second")
+    print(f"drawn on the device      {arguments.batch_size / draw:12,.0f} a second")
     print(f"trained on               {trained:12,.0f} a second")
-    print(f"made against trained on  {together / trained:12.2f} times as many (wanted: at least 1)")
+    print(f"made against trained on  {together / trained:12.2f} times as many (target: at least 1)")
     print(
         f"drawing                  {100 * draw / whole:12.1f} % of a step "
-        f"(wanted: at most {100 * MOST_DRAWN:.0f})"
+        f"(target: at most {100 * MOST_DRAWN:.0f})"
     )
 
 

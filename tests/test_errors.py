@@ -1,4 +1,4 @@
-"""Errors say what was found, what was expected and the way out."""
+"""Errors print the problem, what was expected and how to fix it."""
 
 import pytest
 

@@ -100,7 +100,7 @@ def test_the_shortest_way_from_names_to_a_page(tmp_path: Path) -> None:
 
 
 def test_report_says_what_is_wrong(tmp_path: Path) -> None:
-    with pytest.raises(ub.UnbagError, match=r"the ending '\.doc'"):
+    with pytest.raises(ub.UnbagError, match=r"the file extension '\.doc'"):
         ub.report([], tmp_path / "x.doc")
     with pytest.raises(ub.UnbagError, match="there is no folder"):
         ub.report([], tmp_path / "none" / "x.html")

@@ -1,4 +1,4 @@
-"""Names: ours, a plug-in's from real entry points on disk, and package.module:NAME."""
+"""Names: built-in ones, a plug-in's from real entry points on disk, and package.module:NAME."""
 
 import sys
 from collections.abc import Iterator
@@ -46,11 +46,12 @@ def test_a_plugin_adds_to_every_kind(plugin: Path, kind: registry.Kind) -> None:
     assert find(kind, f"my-{kind}") is not None
 
 
-def test_a_plugin_may_not_take_a_name_of_ours(plugin: Path) -> None:
+def test_a_plugin_may_not_take_a_built_in_name(plugin: Path) -> None:
     (plugin / "entry_points.txt").write_text("[unbag.scorers]\ncosine = a:b\n")
     registry._plugins.cache_clear()
     with pytest.raises(
-        UnbagError, match="unbag-plugin registers the scorer 'cosine' of unbag again"
+        UnbagError,
+        match="unbag-plugin registers the scorer 'cosine', which unbag already registers",
     ):
         names("scorer")
 
@@ -77,8 +78,8 @@ def test_unknown_names_offer_the_nearest() -> None:
         find("benchmark", "world_swap")
 
 
-def test_every_name_of_ours_leads_somewhere_and_says_what_it_is() -> None:
-    tables = registry._ours()
+def test_every_built_in_name_leads_somewhere_and_says_what_it_is() -> None:
+    tables = registry._builtin_names()
     assert set(tables) <= set(PLURALS.values())
     for kind in PLURALS.values():
         ours = [entry for entry in names(kind).values() if entry.origin == "unbag"]

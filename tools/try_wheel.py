@@ -28,8 +28,8 @@ def main() -> None:
         folder = Path(name)
         run(UV, "build", "--quiet", "--wheel", "--out-dir", folder / "dist", ROOT, at=folder)
         (wheel,) = (folder / "dist").glob("*.whl")
-        if lacking := package_files() - set(ZipFile(wheel).namelist()):
-            sys.exit(f"{wheel.name} lacks {', '.join(sorted(lacking))}")
+        if missing := package_files() - set(ZipFile(wheel).namelist()):
+            sys.exit(f"{wheel.name} has no {', '.join(sorted(missing))}")
         fresh = folder / "fresh"
         run(UV, "venv", "--quiet", "--no-project", "--python", sys.executable, fresh, at=folder)
         install: list[str | Path] = [UV, "pip", "install", "--quiet", "--python", fresh]
@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def package_files() -> set[str]:
-    """What is in the source of the package, under the names that a wheel gives."""
+    """Return the files of the package, by their names in a wheel."""
     source = ROOT / "src"
     return {
         path.relative_to(source).as_posix()
@@ -51,12 +51,12 @@ def package_files() -> set[str]:
 
 
 def run(*words: str | Path, at: Path) -> None:
-    """Silent, unless it fails."""
-    kept = {key: value for key, value in os.environ.items() if key not in HIDDEN}
+    """Run a command, and print its output only if it fails."""
+    environment = {key: value for key, value in os.environ.items() if key not in HIDDEN}
     done = subprocess.run(
         words,
         cwd=at,
-        env=kept | {"XDG_CACHE_HOME": str(at / "cache")} if "demo" in words else kept,
+        env=environment | {"XDG_CACHE_HOME": str(at / "cache")} if "demo" in words else environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

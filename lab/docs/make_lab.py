@@ -1,4 +1,4 @@
-"""Write the pages of the claims, their figures and the tables of index.md from shipped results.
+"""Write the pages of the claims, their figures, and the tables of index.md and cost.md.
 
     python lab/docs/make_lab.py
 
@@ -38,12 +38,11 @@ from unbag_lab.verdict import (
 )
 
 HERE = Path(__file__).parent
-README = "../../README.md"
+TIMED = HERE / "timed_runs.tsv"
+"""Runs on one H200: what they were, results, minutes estimated and taken."""
 HEAD = ("what is claimed, and predicted", "effect [95 %], bases", "holds")
 MARKS = {REPRODUCED: "◆", FAILED: "✕", UNDECIDED: "○"}
 """As in the images."""
-EXCERPT = ("plain_fine_tuning", "negatives_open", "negatives_locked", "negatives_brittle")
-"""Claims that README shows."""
 OTHER = "Other"
 """Where claims stand whose paper has no short name."""
 SILENT = {
@@ -82,11 +81,9 @@ def made(claims: Sequence[Claim], results: Sequence[ArmResult]) -> dict[str, str
     """Every file by its path below this folder."""
     verdicts = judge_claims(claims, results)
     parts = parts_of(verdicts, results)
-    excerpt = {"lab": _excerpt([one for one in verdicts if one.claim.name in EXCERPT], results)}
     files = {
         "index.md": renewed(_read("index.md"), parts),
-        "cost.md": renewed(_read("cost.md"), {"cost": _cost(results)}),
-        README: renewed(_read(README), excerpt),
+        "cost.md": renewed(_read("cost.md"), {"cost": _cost(results), "timed": timed_table()}),
         "claims/arms.md": arms_page(results, claims),
         "images/claims/overview.svg": overview_figure(papers(verdicts)),
     }
@@ -150,13 +147,11 @@ def papers(verdicts: Sequence[Verdict]) -> dict[str, list[Verdict]]:
     return found if other is None else {**found, OTHER: other}
 
 
-def _rows(
-    verdict: Verdict, results: Sequence[ArmResult], folder: str = "claims"
-) -> list[tuple[str, ...]]:
+def _rows(verdict: Verdict, results: Sequence[ArmResult]) -> list[tuple[str, ...]]:
     """The claim, then its predictions; one row alone where nothing was run."""
     name, count = verdict.claim.name, len(verdict.tested)
     first = (
-        f"[`{name}`]({folder}/{name}.md) {MARKS[verdict.word]} **{verdict.said}**<br>"
+        f"[`{name}`](claims/{name}.md) {MARKS[verdict.word]} **{verdict.said}**<br>"
         f"*{verdict.claim.statement}*"
     )
     if coin_controls(verdict.claim, results):
@@ -230,8 +225,15 @@ def experiments(results: Sequence[ArmResult]) -> dict[str, list[ArmResult]]:
     return {name: some for name, some in found.items() if some}
 
 
-def _excerpt(verdicts: Sequence[Verdict], results: Sequence[ArmResult]) -> str:
-    return table(HEAD, [row for one in verdicts for row in _rows(one, results, "lab/docs/claims")])
+def timed_table() -> str:
+    """Runs that were timed, with their share of the estimate, and all together."""
+    head, *lines = (line.split("\t") for line in TIMED.read_text(encoding="utf-8").splitlines())
+    numbers = [[float(cell) for cell in line[1:]] for line in lines]
+    total = [f"{sum(column):g}" for column in zip(*numbers, strict=True)]
+    rows = [*lines, ["all", *total]]
+    shares = [f"{100 * float(row[3]) / float(row[2]):.0f} %" for row in rows]
+    shown = ([*row, share] for row, share in zip(rows, shares, strict=True))
+    return table([*head, "of the estimate"], shown)
 
 
 def arms_page(results: Sequence[ArmResult], claims: Sequence[Claim]) -> str:

@@ -5,6 +5,7 @@ python lab/docs/make_photos.py
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -20,7 +21,12 @@ from unbag.reports.charts import (
     text,
 )
 from unbag_lab.experiments.photos_heads import ORDER_METRICS
-from unbag_lab.experiments.photos_training import ArmNumber, difference_text, read_numbers
+from unbag_lab.experiments.photos_training import (
+    ArmNumber,
+    difference_text,
+    read_numbers,
+)
+from unbag_lab.experiments.photos_training import tables as arm_tables
 from unbag_lab.pages import renewed, table
 
 HERE = Path(__file__).parent
@@ -51,7 +57,16 @@ Found = dict[tuple[str, str], ArmNumber]
 
 def made(of: Found) -> tuple[dict[str, str], dict[str, str]]:
     """Tables by name, and plots by file name."""
-    tables = {"order": order_table(of), "order-apart": order_apart(of), "curve": curve_table(of)}
+    building, *repairs = arm_tables(read_numbers(HERE / "photo_arms.json")).split("\n\n**")
+    tables = {
+        "building": f"{building}\n",
+        "repairs": "\n\n".join(f"**{part}" for part in repairs) + "\n",
+        "reading": reading_table(of),
+        "order": order_table(of),
+        "order-apart": order_apart(of),
+        "curve": curve_table(of),
+        "diagnosis": diagnosis(),
+    }
     return tables, {"photo-repairs.svg": repairs_plot(of), "photo-mixing.svg": mixing_plot(of)}
 
 
@@ -59,6 +74,26 @@ def read(*names: str) -> Found:
     """All numbers by arm and metric."""
     every = [one for name in names for one in read_numbers(HERE / name)]
     return {(one.arm, one.metric): one for one in every}
+
+
+def reading_table(of: Found) -> str:
+    """The blind reader beside models, on kinds of edits seen and not seen."""
+    arms = (BLIND, "heads", "hard_negative", "ce_clip_fixed")
+    metrics = [metric for metric in PANELS if (BLIND, metric) in of]
+    rows = [[PANELS[metric], *(of[arm, metric].text for arm in arms)] for metric in metrics]
+    return table(["", *map(_named, arms)], rows)
+
+
+def diagnosis() -> str:
+    """What `unbag diagnose` printed of the heads before and after a repair."""
+    answers = json.loads((HERE / "photo_diagnosis.json").read_text(encoding="utf-8"))["answers"]
+    rows = [
+        [answer["question"], when, answer[when]]
+        for answer in answers
+        for when in ("before", "after")
+        if answer[when]
+    ]
+    return table(["question", "", "answer"], rows)
 
 
 def order_table(of: Found) -> str:

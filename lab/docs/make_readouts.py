@@ -33,26 +33,26 @@ ARMS = {
     BEFORE: "cosine",
     "pooled": "reader of pooled vectors",
     "pooled-text": "the same, another text encoder",
-    "dcsm_fixed": "DCSM, as mended",
+    "dcsm_fixed": "DCSM, corrected",
     "dcsm_fixed-shuffled": "the same, patches shuffled",
-    "pacl_fixed-rotary-2d": "PACL with places",
+    "pacl_fixed-rotary-2d": "PACL with positions",
     "pacl_fixed-rotary-2d-text": "the same, another text encoder",
-    "sparc_fixed": "SPARC, as mended",
+    "sparc_fixed": "SPARC, corrected",
     "vlm2vec": "VLM2Vec, with the question",
     "vlm2vec-plain": "VLM2Vec, without it",
     "decoder": "decoder on patches",
     "decoder-cls": "decoder on one token",
     "decoder-nothing": "decoder without an image",
 }
-"""What the short table and the image show, at the usual steps and where it was run for long."""
+"""Arms of the short table and the figure, at the usual steps and at 20,000."""
 TAUGHT = {
     "pooled": "pooled",
     "dcsm_fixed": "DCSM",
-    "pacl_fixed-rotary-2d": "PACL with places",
-    "pacl_fixed-rotary-2d-text": "PACL with places and MiniLM",
+    "pacl_fixed-rotary-2d": "PACL with positions",
+    "pacl_fixed-rotary-2d-text": "PACL with positions and MiniLM",
     "sparc_fixed": "SPARC",
 }
-"""Readers whose relations of taught and of held out scenes are set side by side."""
+"""Readers whose relations of trained and of held-out scenes are compared."""
 NAMES, LANE, TOP = 210, 34, 12
 """Pixels: beside lanes, of a lane, above the first."""
 MARKS = (
@@ -74,7 +74,7 @@ def made(results: Sequence[ArmResult]) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def rows_of(results: Sequence[ArmResult]) -> list[Row]:
-    """Every arm of `ARMS`, each followed by the same taught for long, where that was run."""
+    """Every arm of `ARMS`, each followed by the same with 20,000 steps, if that was run."""
     rows = []
     for arm, said in ARMS.items():
         for name in (arm, arm + LONG):
@@ -114,10 +114,10 @@ def short_table(rows: Sequence[Row]) -> str:
 
 
 def taught_table(results: Sequence[ArmResult]) -> str:
-    """Relations told from their opposites after many steps: least and most over bases."""
+    """Accuracy on relations after 20,000 steps: lowest and highest over bases."""
     several, alone = ("learned relation", "held relation"), ("learned", "held")
-    titles = ("of taught scenes", "of held out scenes")
-    head = ("reader, 20,000 steps", *titles, f"taught nothing else: {titles[0]}", titles[1])
+    titles = ("training scenes", "held-out scenes")
+    head = ("reader, 20,000 steps", *titles, f"relations only: {titles[0]}", titles[1])
     lines = []
     for arm, said in TAUGHT.items():
         cells = [_span(results, arm + LONG, name) for name in several]
@@ -152,7 +152,7 @@ def image(rows: Sequence[Row]) -> str:
             shown = number_text(fmean(own.values(*RELATION)))
             said.append(f"{own.said}{', 20,000 steps' if own.is_long else ''}: {shown}")
     parts += _legend(panel.bottom + 42)
-    title = "Relations told right, by read-out and base"
+    title = "Accuracy on relations, by read-out and base"
     style = STYLE + MARKS
     return chart_file(
         parts, WIDE, panel.bottom + 56, title=title, said="; ".join(said), style=style

@@ -461,7 +461,7 @@ def test_costs_of_a_cpu_and_of_a_gpu(tmp_path: Path, plan: Lab) -> None:
         ("not JSON", "captions.jsonl, line 1 is not JSON"),
         ('{"image": "1.jpg"}', "line 1 has neither caption nor captions, only image"),
         ("", "captions.jsonl holds no captions"),
-        ('{"image": "1.jpg", "captions": ["a red dog"]}', "edits.jsonl are not there: 1.jpg"),
+        ('{"image": "1.jpg", "captions": ["a red dog"]}', "edits.jsonl are missing: 1.jpg"),
     ],
 )
 def test_bad_captions_name_options_of_this_command(tmp_path: Path, line: str, words: str) -> None:

@@ -13,7 +13,7 @@ from tests.readouts.decoder_made import begun, encoder
 from unbag.errors import UnbagError
 from unbag.models.tiny import write
 from unbag.readouts.decoder.language import small_language
-from unbag.readouts.decoder.model import Made
+from unbag.readouts.decoder.model import DecoderParts
 from unbag.readouts.decoder.saving import (
     CHANGE,
     DecoderOrigin,
@@ -26,7 +26,7 @@ from unbag_lab.experiments.readouts import ChangeOf, ship_head
 ORIGIN = DecoderOrigin("small", "small", encoder().fingerprint)
 
 
-def trained_further(made: Made) -> Made:
+def trained_further(made: DecoderParts) -> DecoderParts:
     """Every weight moved a little, as training does."""
     torch.manual_seed(3)
     net = begun().made.net
@@ -73,9 +73,11 @@ def test_of_another_decoder_or_of_none_it_is_refused(both: tuple[Path, Path]) ->
     first, second = both
     weights = load_file(first / "connector.safetensors")
     save_file({name: value + 1 for name, value in weights.items()}, first / "connector.safetensors")
-    with pytest.raises(UnbagError, match=r"is not the one in small\.decoder/ beside it") as error:
+    with pytest.raises(
+        UnbagError, match=r"another decoder than the one in small\.decoder/"
+    ) as error:
         read_decoder(second)
-    assert error.value.hint == "put a copy of the decoder it changes beside it"
+    assert error.value.hint == "copy the decoder that it changes next to it"
     shutil.rmtree(first)
     with pytest.raises(UnbagError, match=r"change of the decoder small\.decoder/") as error:
         read_decoder(second)

@@ -1,4 +1,4 @@
-"""Cards of heads that ship have the lab's numbers, and pages have the numbers of the cards."""
+"""Model cards of shipped heads have the numbers of the study."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 from unbag.models.shipped import WEIGHTS, find_shipped
 from unbag_lab.results import ArmResult, shipped_results
 
-ROOT = Path(__file__).parents[2]
 ARMS = {"decoder": "decoder-long", "vlm2vec": "vlm2vec-long"}
 _CHANCE = " ="
 
@@ -69,19 +68,11 @@ def test_marks_of_chance_are_where_chance_is(head: str) -> None:
 
 
 def test_how_it_fits_is_what_the_lab_measured(head: str, lab: ArmResult) -> None:
-    fit = {name: f"{100 * value:.1f}" for name, value in lab.numbers["fit"].items()}
-    if head == "vlm2vec":
-        said = f"{fit['learned']} % of rows trained on, {fit['held']} % of others"
-    else:
-        said = (
-            f"{fit['few']} % of a few thousand fixed questions learned by heart; of questions "
-            f"about other images {fit['held']} % are answered right (yes or no "
-            f"{fit['held yes']}, which of two {fit['held letters']}, short answers "
-            f"{fit['held answer']}; captions to the last word {fit['held describe']},"
-        )
-        steps = [f"{100 * value:.1f}" for value in lab.numbers["world-relation by step"].values()]
-        assert f"{', '.join(steps[:-1])} and {steps[-1]} % after 2,000, 4,000" in card_of(head)
-    assert said in card_of(head)
+    parts = ("learned", "held") if head == "vlm2vec" else (
+        "few", "held", "held yes", "held letters", "held answer", "held describe"
+    )  # fmt: skip
+    shown = set(re.findall(r"\b\d+\.\d\b", card_of(head)))
+    assert {f"{100 * lab.numbers['fit'][part]:.1f}" for part in parts} <= shown
 
 
 def test_the_short_table_is_that_of_both_cards() -> None:
@@ -92,44 +83,3 @@ def test_the_short_table_is_that_of_both_cards() -> None:
     for key, (cosine, first, second) in short.items():
         assert (cosine, first) == tuple(decoder[key][:2]), key
         assert (cosine, second) == tuple(vlm2vec[key][:2]), key
-
-
-def printed(text: str) -> dict[tuple[str, str], str]:
-    """What a table of the terminal has in its last column of numbers, written as in a card."""
-    found, benchmark = {}, ""
-    for line in text.splitlines():
-        if match := re.fullmatch(r" (world-[a-z-]+)", line):
-            benchmark = match[1]
-        if match := re.match(
-            r"   (\w+)[ ↓]+.*?([\d.]+)(=?) +\[([\d.]+)–([\d.]+)\] +[\d./]+$", line
-        ):
-            metric, value, mark, low, high = match.groups()
-            found[benchmark, metric] = f"{value} [{low}, {high}]{_CHANCE if mark else ''}"
-    return found
-
-
-@pytest.mark.parametrize(
-    ("page", "begin", "head", "least"),
-    [
-        ("docs/decoder.md", "## A decoder that ships", "decoder", 7),
-        ("docs/vlm2vec.md", "## A head that ships", "vlm2vec", 6),
-        ("README.md", "the same frozen tiny:base, by cosine and", "decoder", 6),
-    ],
-)
-def test_pages_have_the_numbers_of_the_card(page: str, begin: str, head: str, least: int) -> None:
-    shown = printed(text_of(ROOT / page).partition(begin)[2].partition("\n```\n\n")[0])
-    card = rows(card_of(head))
-    both = shown.keys() & card.keys()
-    assert len(both) >= least
-    assert {key: shown[key] for key in both} == {key: card[key][1] for key in both}
-
-
-def test_what_is_above_is_told_better_than_what_is_left() -> None:
-    card = card_of("decoder")
-    (line,) = (one for one in card.splitlines() if "above/below" in one)
-    sideways = line.split("|")[3].strip()
-    for page in (ROOT / "docs/decoder.md", ROOT / "README.md"):
-        assert sideways.split()[0] in text_of(page), page
-    assert f"left and right in {sideways.split()[0]} % {sideways.partition(' ')[2]}" in text_of(
-        ROOT / "docs/decoder.md"
-    )

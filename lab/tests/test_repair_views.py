@@ -53,7 +53,7 @@ def test_the_first_arms_see_what_they_always_saw(reads: Reads) -> None:
 
 def test_families_are_parts_of_the_same_edits(reads: Reads) -> None:
     made = batches(reads)
-    _, told = made.told(0)
+    _, told = made.scenes_and_texts(0)
     views = next(views_on_device(made, first=0, workers=0, device="cpu"))
     whole, swap, replace = (views[name] for name in ("all", "swap", "replace"))
     for edits in ("negative_BK", "positive_BP"):

@@ -59,7 +59,7 @@ def test_a_decoder_that_ships_is_found_and_scored_without_transformers(
     assert not read_decoder(tmp_path / "tiny-small.decoder").made.embeds
     queries = [Query(image, "a red star") for image in images(2)]
     wanted = make_scorer(own, f"decoder@{tmp_path}/taught").score(queries)
-    with pytest.raises(UnbagError, match=f"none is named nor shipped for {own.name}"):
+    with pytest.raises(UnbagError, match=f"none is shipped for {own.name}"):
         make_scorer(own, "decoder")
     monkeypatch.setattr("unbag.models.shipped.weight_folders", lambda: (tmp_path,))
     monkeypatch.setattr("unbag.readouts.decoder.language.read_weights", None)

@@ -21,11 +21,11 @@ from unbag.models.huggingface.chat_runner import CausalRunner
 from unbag.models.loading import load_model
 from unbag.models.shipped import find_shipped
 from unbag.models.tiny import write
-from unbag.readouts.decoder.model import Made, PatchDecoder
+from unbag.readouts.decoder.model import DecoderParts, PatchDecoder
 from unbag.readouts.decoder.saving import (
     DecoderOrigin,
+    decoder_fingerprint,
     on_encoder,
-    print_of,
     read_decoder,
     save_decoder,
 )
@@ -164,7 +164,7 @@ def test_it_needs_no_transformers_and_has_the_same_bits_of_identity(scorer: Aske
 
 def small_folder(folder: Path, *, embeds: bool) -> Path:
     own, made = encoder(), begun().made
-    kept = Made(made.net, made.words, made.settings, made.places, made.context, embeds)
+    kept = DecoderParts(made.net, made.words, made.settings, made.places, made.context, embeds)
     save_decoder(folder, kept, DecoderOrigin("small", own.name, own.fingerprint))
     return folder
 
@@ -190,10 +190,10 @@ def test_the_folder_of_an_arm_becomes_one_that_ships(tmp_path: Path) -> None:
 
 def test_a_decoder_that_was_taught_to_answer_is_refused(tmp_path: Path) -> None:
     folder = small_folder(tmp_path / "decoder", embeds=False)
-    with pytest.raises(UnbagError, match="was taught to answer, not to embed") as error:
+    with pytest.raises(UnbagError, match="was trained to answer, not to embed") as error:
         VLM2VEC.scorers(encoder(), folder)
     assert f"--scorer decoder@{folder}" in error.value.hint
-    with pytest.raises(UnbagError, match="was taught to embed, not to answer") as error:
+    with pytest.raises(UnbagError, match="was trained to embed, not to answer") as error:
         make_scorers(encoder(), f"decoder@{small_folder(tmp_path / 'embeds', embeds=True)}")
     assert f"--scorer vlm2vec@{tmp_path / 'embeds'}" in error.value.hint
 
@@ -204,7 +204,7 @@ def test_vectors_of_both_forms_are_kept_apart(tmp_path: Path) -> None:
     for embeds in (False, True):
         made = read_decoder(small_folder(tmp_path / str(embeds), embeds=embeds)).made
         assert made.embeds is embeds
-        found.append(print_of(made, encoder()))
+        found.append(decoder_fingerprint(made, encoder()))
     assert found[0] != found[1]
     (asked,) = VLM2VEC.scorers(encoder(), tmp_path / "True")
     assert isinstance(asked, AskedCosine)

@@ -1,6 +1,6 @@
 """Measure, explain and repair bag-of-words behaviour in vision-language models.
 
-Names are imported when first used, so that `import unbag` takes no time.
+Names are imported at first use, so that `import unbag` is fast.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _HOME = {
     "report": "unbag.reports.exports",
     "wrap": "unbag.models.wrapped",
 }
-"""Where a name is defined, if not in `unbag.api`."""
+"""Modules of names that are not defined in `unbag.api`."""
 _RENAMED = {
     "Cosine": "pass the dual encoder itself, or ub.load_scorer(model)",
     "Job": "ub.evaluate(models, benchmarks, out=folder)",
@@ -83,7 +83,7 @@ _RENAMED = {
     "run": "ub.evaluate(models, benchmarks, out=folder)",
     "scorer": "ub.load_scorer(model, scorer)",
 }
-"""Earlier names, and what to write now."""
+"""Former names and their replacements."""
 
 
 def __getattr__(name: str) -> object:

@@ -1,4 +1,4 @@
-"""Errors a user can fix: each says what was found, what was expected and what to do."""
+"""Errors that a user can fix: each names the problem, what was expected and what to do."""
 
 import re
 from collections.abc import Iterable
@@ -6,12 +6,12 @@ from difflib import get_close_matches
 
 
 class UnbagError(Exception):
-    """Something outside the program is wrong; the command line prints it without a traceback.
+    """An error in input, files or options; the command line prints it without a traceback.
 
     Attributes:
-        message: What was found.
+        message: The problem.
         expected: What was expected instead.
-        hint: What to do about it.
+        hint: How to fix it.
 
     Examples:
         >>> import unbag as ub
@@ -23,14 +23,14 @@ class UnbagError(Exception):
     """
 
     def __init__(self, message: str, *, expected: str = "", hint: str = "") -> None:
-        """State what was found, what was expected instead, and what to do about it."""
+        """Take the problem, what was expected instead, and how to fix it."""
         self.message = message
         self.expected = expected
         self.hint = hint
         super().__init__(message)
 
     def __str__(self) -> str:
-        """All parts, one a line."""
+        """Return message, expectation and hint, each on its own line."""
         lines = [self.message]
         if self.expected:
             lines.append(f"  expected: {self.expected}")
@@ -40,17 +40,17 @@ class UnbagError(Exception):
 
 
 class ImageError(UnbagError, ValueError):
-    """A whole image that one model cannot take; a run counts it as damaged and continues."""
+    """A model cannot process an intact image; a run counts the image as damaged and continues."""
 
     def __init__(self, key: str, message: str, *, expected: str = "", hint: str = "") -> None:
-        """`key` is that of the image."""
+        """Take the key of the image and the parts of an `UnbagError`."""
         self.key = key
         super().__init__(message, expected=expected, hint=hint)
 
 
 def said_by(error: Exception, *, most: int = 300) -> str:
-    """What the error of a library says, on one line: as many whole sentences as fit."""
-    # Some are written for a terminal, in bold.
+    """Return the message of an exception on one line, cut to as many whole sentences as fit."""
+    # Some libraries add escape codes for bold text.
     text = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", str(error)).split()) or type(error).__name__
     if len(text) <= most:
         return text
@@ -59,19 +59,19 @@ def said_by(error: Exception, *, most: int = 300) -> str:
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str], *, hint: str = "") -> UnbagError:
-    """The error for a name nobody registered, offering the nearest ones."""
+    """Return the error for a name that is not registered; it suggests similar names."""
     names = sorted(known)
-    near = get_close_matches(name, names, n=3, cutoff=0.5)
-    offered = f"did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
+    matches = get_close_matches(name, names, n=3, cutoff=0.5)
+    suggestion = f"did you mean {' or '.join(repr(match) for match in matches)}?" if matches else ""
     return UnbagError(
         f"unknown {kind} {name!r}",
-        expected=offered or f"one of {', '.join(names) or '(none registered)'}",
+        expected=suggestion or f"one of {', '.join(names) or '(none registered)'}",
         hint=hint or "`unbag list` shows every name; package.module:NAME works too",
     )
 
 
 class IncompleteWarning(UserWarning):
-    """A loader's word that what it gives is not the whole benchmark that papers report on.
+    """A loader warns that its items are not the whole benchmark that papers report on.
 
-    It reaches the report, and no number of that benchmark is compared with a published one.
+    The report shows the warning and compares no number of that benchmark with published ones.
     """

@@ -1,8 +1,8 @@
-"""Registered names of benchmarks, models, edits ...: unbag's own and those of plug-ins.
+"""Registered names of benchmarks, models, edits and so on: built-in ones and those of plug-ins.
 
-A name points at "module:attribute", which is imported only when it is looked up. unbag's own names
-are in names.toml; a plug-in declares the same in its entry points, in the groups of PLURALS.
-Commands and folders of weights of plug-ins are found here too.
+A name points at "module:attribute", which is imported only when it is looked up. Built-in names are
+in names.toml; a plug-in declares its names as entry points in the groups of PLURALS. This module
+also finds the commands and the folders of weights of plug-ins.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ PLURALS: Mapping[str, Kind] = {
     "probes": "probe",
     "taggers": "tagger",
 }
-"""As `unbag list` and the entry point groups (unbag.benchmarks ...) write the kinds."""
+"""Kinds by their plural, as in `unbag list` and in entry-point groups (unbag.benchmarks ...)."""
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
-"""What `add_subparsers` gives, to which a command adds itself."""
+"""The object that `add_subparsers` returns; a command adds its parser to it."""
 
 _STUDY = {"lab": "test published claims on the built-in world"}
-"""Commands of our own that are installed apart, listed whether they are there or not."""
+"""Commands of a separate distribution of this project, listed even if it is not installed."""
 
 
 @dataclass(frozen=True)
@@ -83,23 +83,23 @@ class Name:
     origin: str
     """"unbag", or the distribution of the plug-in."""
     about: str = ""
-    """The line of `unbag list`; empty where the thing itself has one, and for plug-ins."""
+    """The line in `unbag list`; empty for plug-ins and where the object has its own."""
 
 
 def names(kind: Kind) -> dict[str, Name]:
-    """Every registered name of a kind, ours first; nothing is imported."""
-    ours = _ours().get(kind, {})
-    found = {name: Name(name, target, "unbag", *about) for name, (target, *about) in ours.items()}
+    """Return all registered names of a kind, built-in ones first, without importing anything."""
+    own = _builtin_names().get(kind, {})
+    entries = {name: Name(name, target, "unbag", *about) for name, (target, *about) in own.items()}
     for point in _plugins(kind):
         origin = _origin(point)
-        if point.name in found:
-            raise _registered_twice(point, kind, found[point.name].origin)
-        found[point.name] = Name(point.name, point.value, origin)
-    return found
+        if point.name in entries:
+            raise _registered_twice(point, kind, entries[point.name].origin)
+        entries[point.name] = Name(point.name, point.value, origin)
+    return entries
 
 
 def find(kind: Kind, name: str) -> object:
-    """The thing called `name`, or the attribute that package.module:NAME points at."""
+    """Return the object registered as `name`, or the attribute at package.module:NAME."""
     known = names(kind)
     if name in known:
         return _import(known[name].target, kind, name)
@@ -113,18 +113,18 @@ class Command(Protocol):
     """A module that adds a command to the command line."""
 
     def add(self, commands: Commands) -> object:
-        """Declare the command and its options."""
+        """Add the command and its options to the parser."""
         ...
 
     def start(self, options: argparse.Namespace) -> int:
-        """Run it; gives the exit code."""
+        """Run the command and return its exit code."""
         ...
 
 
 @cache
 def plugin_commands() -> dict[str, str]:
-    """Commands of the entry-point group `unbag.commands` with one line about each."""
-    found = dict(_STUDY)
+    """Return the commands of the entry-point group `unbag.commands`, with a line about each."""
+    commands = dict(_STUDY)
     origins: dict[str, str] = {}
     for point in entry_points(group="unbag.commands"):
         origin = _origin(point)
@@ -132,22 +132,22 @@ def plugin_commands() -> dict[str, str]:
             raise _registered_twice(point, "command", origins[point.name])
         origins[point.name] = origin
         about = point.dist.metadata["Summary"] if point.dist else None
-        found.setdefault(point.name, about or f"from {origin}")
-    return found
+        commands.setdefault(point.name, about or f"from {origin}")
+    return commands
 
 
 def load_command(name: str) -> Command:
-    """Import the module of a plug-in command; only the one that is called is imported."""
+    """Import and return the module of a plug-in command; no other command is imported."""
     for point in entry_points(group="unbag.commands", name=name):
         return _command_of(point)
     raise UnbagError(
-        f"`unbag {name}` is the command of a distribution that is not installed: unbag-{name}",
+        f"`unbag {name}` needs the distribution unbag-{name}, which is not installed",
         hint=f"in a clone of unbag: pip install ./{name}",
     )
 
 
 def weight_folders() -> tuple[Path, ...]:
-    """Where shipped weights lie: our own, and packages of the entry-point group `unbag.weights`."""
+    """Return the folders of shipped weights: built-in, and of the group `unbag.weights`."""
     folders = [Path(__file__).parent / "models" / "weights"]
     for point in entry_points(group="unbag.weights"):
         try:
@@ -156,17 +156,17 @@ def weight_folders() -> tuple[Path, ...]:
             spec = None
         if spec is None or not spec.submodule_search_locations:
             warn(
-                f"{_origin(point)} declares weights in {point.value}, and there is no such "
-                "package: install it again; its weights are left out",
+                f"{_origin(point)} declares weights in the package {point.value}, which does not "
+                f"exist; its weights are skipped. Reinstall {_origin(point)}",
                 stacklevel=2,
             )
             continue
-        folders += [Path(place) for place in spec.submodule_search_locations]
+        folders += [Path(path) for path in spec.submodule_search_locations]
     return tuple(folders)
 
 
 def has_study() -> bool:
-    """Whether unbag-lab is installed, which ships more weights."""
+    """Return whether unbag-lab, which ships more weights, is installed."""
     return any(point.name in _STUDY for point in entry_points(group="unbag.weights"))
 
 
@@ -177,8 +177,8 @@ def _origin(point: EntryPoint) -> str:
 def _registered_twice(point: EntryPoint, kind: str, first: str) -> UnbagError:
     origin = _origin(point)
     return UnbagError(
-        f"{origin} registers the {kind} {point.name!r} of {first} again",
-        expected="a name nobody else uses",
+        f"{origin} registers the {kind} {point.name!r}, which {first} already registers",
+        expected="a name that no other package uses",
         hint=f"rename it in the entry points of {origin}, or uninstall that package",
     )
 
@@ -191,11 +191,11 @@ def _command_of(point: EntryPoint) -> Command:
             f"the command {point.name!r} of {_origin(point)} cannot be imported: {error}",
             hint=f"install {_origin(point)} again",
         ) from error
-    for needed in ("add", "start"):
-        if not callable(getattr(module, needed, None)):
+    for function in ("add", "start"):
+        if not callable(getattr(module, function, None)):
             raise UnbagError(
                 f"the command {point.name!r} of {_origin(point)}: the module {point.value} has no "
-                f"{needed}()",
+                f"{function}()",
                 expected="add(commands), which declares it, and start(options), which runs it",
             )
     command: Command = module
@@ -205,7 +205,7 @@ def _command_of(point: EntryPoint) -> Command:
 def _import(target: str, kind: Kind, name: str) -> object:
     module_name, _, path = target.partition(":")
     try:
-        thing: object = import_module(module_name)
+        target_object: object = import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is None or not (module_name + ".").startswith(error.name + "."):
             raise UnbagError(
@@ -214,23 +214,23 @@ def _import(target: str, kind: Kind, name: str) -> object:
             ) from error
         raise unknown_name(kind, name, names(kind)) from error
     for attribute in path.split("."):
-        if not hasattr(thing, attribute):
-            public = sorted(n for n in vars(thing) if not n.startswith("_"))[:12]
+        if not hasattr(target_object, attribute):
+            public = sorted(key for key in vars(target_object) if not key.startswith("_"))[:12]
             raise UnbagError(
                 f"the {kind} {name!r}: module {module_name!r} has no {attribute!r}",
                 expected=f"one of its public names: {', '.join(public)}",
             )
-        thing = getattr(thing, attribute)
-    return thing
+        target_object = getattr(target_object, attribute)
+    return target_object
 
 
 @cache
-def _ours() -> Mapping[str, Mapping[str, list[str]]]:
-    """The tables of names.toml, by kind."""
+def _builtin_names() -> Mapping[str, Mapping[str, list[str]]]:
+    """Return the tables of names.toml by kind."""
     return tomllib.loads(Path(__file__).with_name("names.toml").read_text(encoding="utf-8"))
 
 
 @cache
 def _plugins(kind: Kind) -> tuple[EntryPoint, ...]:
-    plural = next(many for many, one in PLURALS.items() if one == kind)
+    plural = next(group for group, singular in PLURALS.items() if singular == kind)
     return tuple(entry_points(group=f"unbag.{plural}"))

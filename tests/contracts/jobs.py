@@ -169,7 +169,7 @@ JOBS = (
         EVALUATION,
         scores,
         "scores.parquet",
-        interrupted="stopped; results so far are kept in run resume with: unbag run --model",
+        interrupted="stopped; results so far are saved in run resume with: unbag run --model",
         written_again=("results.json", "report.html"),
     ),
     ResumableJob(

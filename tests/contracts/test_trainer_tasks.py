@@ -122,7 +122,7 @@ def embedding(chunk: int, dropout: float) -> Callable[[Path, int], Task[Any]]:
             lora=2, dropout=dropout,
         )  # fmt: skip
         adapted = adapt(decoder(), settings.adapting, seed=0)
-        lessons = WorldLessons(settings.showing(asks=True, seed=seed))
+        lessons = WorldLessons(settings.lesson_settings(asks=True, seed=seed))
         return EmbeddingTask(adapted, lessons, settings, name="vlm2vec", seed=seed)
 
     return make

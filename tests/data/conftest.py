@@ -1,4 +1,4 @@
-"""A web server on this machine that can break off, lie, change its mind and recover."""
+"""A local web server that can break off, send wrong data, and recover."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ class Page:
     mark: str = '"v1"'
     has_ranges: bool = True
     breaks: list[int] = field(default_factory=list)
-    """Bytes after which the next answers break off, one an answer."""
+    """Bytes after which the next responses break off."""
     refusals: list[tuple[int, dict[str, str]]] = field(default_factory=list)
-    """Status and headers of the next answers."""
+    """Status and headers of the next responses."""
     leads_to: str = ""
     length: int | None = None
-    """What Content-Length says, where that is a lie; -1 for no such header."""
+    """A wrong Content-Length; -1 for no such header."""
     kind: str = "application/octet-stream"
     encoding: str = ""
     ignores_if_range: bool = False
     stalls: list[float] = field(default_factory=list)
-    """Seconds for which the next answers stay silent before they end."""
+    """Seconds for which the next responses stall before they end."""
     range_shift: int = 0
-    """How far the answered range lies from the asked one."""
+    """Offset of the sent range from the requested one."""
 
 
 @dataclass
 class Site:
-    """Pages by path, and the headers of every question that was asked."""
+    """Pages by path, and the path and headers of every request."""
 
     address: str
     pages: dict[str, Page] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class Site:
 
     @property
     def ranges(self) -> list[str]:
-        """The Range header of every question; empty where there was none."""
+        """The Range header of every request; empty if there was none."""
         return [headers.get("Range", "") for _, headers in self.asked]
 
 
@@ -123,7 +123,7 @@ class Handler(BaseHTTPRequestHandler):
 
 class Server(ThreadingHTTPServer):
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that hangs up is what some of the tests are about."""
+        """Some tests disconnect on purpose."""
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
 
 @dataclass
 class Waits:
-    """Stands for the clock: keeps how long each pause would have been."""
+    """Records the seconds of each pause instead of waiting."""
 
     seconds: list[float] = field(default_factory=list)
 

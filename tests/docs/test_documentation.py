@@ -8,9 +8,11 @@ from pathlib import Path
 import make
 import make_diagnosis
 import pytest
+import tables_repair
 
 import unbag as ub
 from unbag.cli.main import make_parser
+from unbag.edits.kinds import find_kinds
 from unbag.metrics.definitions import DEFINITIONS, Definition, recall_definition
 from unbag.probes.base import Probe
 from unbag.published.lookup import tables
@@ -122,6 +124,16 @@ def test_every_probe_has_a_section_with_its_question() -> None:
 def test_every_source_of_published_numbers_is_named(paper: str) -> None:
     page = (DOCS / "reference" / "published.md").read_text(encoding="utf-8")
     assert SOURCES.get(paper, paper) in page
+
+
+def test_kinds_of_edits_that_are_too_often_wrong_are_off() -> None:
+    precisions = tables_repair.precisions()
+    kinds = {kind.name: kind for kind in find_kinds(["all"])}
+    # Too rare to be judged, or dependent on a model of the user's.
+    assert set(kinds) - set(precisions) == {"swap_adverbs", "rewrite_replace", "rewrite_swap"}
+    for name, kind in kinds.items():
+        if name not in precisions or precisions[name].right < 0.85:
+            assert not kind.is_default, name
 
 
 def shell_commands(page: Path) -> list[list[str]]:

@@ -24,7 +24,7 @@ import pytest
 
 from unbag.cli import main
 from unbag.cli.main import make_parser
-from unbag.registry import names, plugin_commands
+from unbag.registry import Kind, names, plugin_commands
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
@@ -39,7 +39,12 @@ BLOCK = re.compile(
 )
 DATA = ("json", "jsonl", "yaml", "toml", "csv", "tsv")
 ALIKE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-NAMED = {"--bench": "benchmark", "--recipe": "recipe", "--readout": "readout", "--probes": "probe"}
+NAMED: dict[str, Kind] = {
+    "--bench": "benchmark",
+    "--recipe": "recipe",
+    "--readout": "readout",
+    "--probes": "probe",
+}
 """Options whose values are names of the registry."""
 
 
@@ -80,18 +85,21 @@ def blocks_of(page: str) -> list[Block]:
 def steps_of(page: str) -> Iterator[Step]:
     """Commands and Python code, each with the output shown after it."""
     blocks = blocks_of(page)
-    for block, following in zip(blocks, [*blocks[1:], None], strict=False):
-        place = {"title": block.title, "is_run": block.is_run, "line": block.line}
-        if block.kind == "console":
-            for command, output in commands_of(block.body):
-                yield Step("console", command, output, **place)
-        elif block.kind == "python":
-            has_output = following is not None and following.kind == "text" and following.is_run
-            yield Step("python", block.body, following.body if has_output else None, **place)
-        elif block.kind in DATA:
-            yield Step(block.kind, block.body, None, **place)
-        elif block.kind != "text" and block.is_run:
-            raise AssertionError(f"line {block.line}: a block of kind {block.kind!r} is not run")
+    for number, block in enumerate(blocks):
+        kind, title, body, is_run, line = block
+        if kind == "console":
+            for command, output in commands_of(body):
+                yield Step(kind, command, output, title, is_run, line)
+        elif kind == "python":
+            following = blocks[number + 1] if number + 1 < len(blocks) else None
+            output = None
+            if following is not None and following.kind == "text" and following.is_run:
+                output = following.body
+            yield Step(kind, body, output, title, is_run, line)
+        elif kind in DATA:
+            yield Step(kind, body, None, title, is_run, line)
+        elif kind != "text" and is_run:
+            raise AssertionError(f"line {line}: a block of kind {kind!r} is not run")
 
 
 def commands_of(body: str) -> list[tuple[str, str | None]]:
@@ -135,7 +143,8 @@ def test_code_of_a_page_runs(
             printed = capsys.readouterr().out
         else:
             code, printed = run_command(step.code, capsys)
-            assert (code == 0) == (not (step.output or "").startswith("error")), where + printed
+            is_error = (step.output or "").startswith("unbag: ")
+            assert (code != 0) == is_error, f"{where}\nends with {code}:\n{printed}"
         if step.output is not None:
             assert is_alike(step.output, printed), f"{where}\nprints\n{printed}"
     for name in set(sys.modules) - modules:

@@ -117,7 +117,7 @@ def test_make_composites(tmp_path: Path) -> None:
         *("--count", "3", "--side", "64", "--kinds", "spatial"),
         first=(str(cutouts), "-"),
     )
-    assert "6 images of 2 things" in printed
+    assert "6 images of 2 objects" in printed
     lines = (tmp_path / "made" / "pairs.jsonl").read_text(encoding="utf-8").splitlines()
     first, opposite = (json.loads(line) for line in lines[:2])
     assert first["captions"][0] == opposite["edits"][0][0]["text"]

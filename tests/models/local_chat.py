@@ -22,9 +22,9 @@ class Chat:
 
     def reply(self, body: dict[str, Any]) -> dict[str, Any]:
         self.bodies.append(body)
-        told = self.tells(body)
-        listed = [{"token": t, "logprob": math.log(p)} for t, p in told.items()]
-        first = max(told, key=lambda token: told[token])
+        probabilities = self.tells(body)
+        listed = [{"token": t, "logprob": math.log(p)} for t, p in probabilities.items()]
+        first = max(probabilities, key=lambda token: probabilities[token])
         logprobs = {"content": [{"token": first, "logprob": 0.0, "top_logprobs": listed}]}
         return {"choices": [{"message": {"content": first}, "logprobs": logprobs}]}
 

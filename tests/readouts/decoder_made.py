@@ -13,8 +13,8 @@ from unbag.data import PixelImage
 from unbag.models.tiny import Tiny, TinyConfig, untrained
 from unbag.readouts.decoder.lessons import DecoderFact, DecoderSettings
 from unbag.readouts.decoder.model import PatchDecoder, image_tokens, patch_decoder, view_of
-from unbag.readouts.decoder.saving import print_of
-from unbag.readouts.decoder.training import Begun, DecoderData, begin
+from unbag.readouts.decoder.saving import decoder_fingerprint
+from unbag.readouts.decoder.training import DecoderData, PreparedTraining, prepare_training
 
 # Without its types, which follow every field of every configuration.
 tf: Any = import_module("transformers")
@@ -61,15 +61,15 @@ def material(settings: DecoderSettings, count: int = 20, *, of: Tiny | None = No
     return DecoderData(seen_NLV, facts(count), count, "noise", "noise-1")
 
 
-def begun(settings: DecoderSettings = SMALL, count: int = 20, *, seed: int = 0) -> Begun:
+def begun(settings: DecoderSettings = SMALL, count: int = 20, *, seed: int = 0) -> PreparedTraining:
     """Before the first step."""
-    return begin(material(settings, count), settings, seed=seed)
+    return prepare_training(material(settings, count), settings, seed=seed)
 
 
 def decoder(settings: DecoderSettings = SMALL, *, of: Tiny | None = None) -> PatchDecoder:
     """Untrained, ready to be asked."""
     own, made = of or encoder(), begun(settings).made
-    return patch_decoder(own, made, name="decoder", fingerprint=print_of(made, own))
+    return patch_decoder(own, made, name="decoder", fingerprint=decoder_fingerprint(made, own))
 
 
 def language_folder(folder: Path, *, ends: bool = True, context: int = 128) -> Path:

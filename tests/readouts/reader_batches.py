@@ -1,4 +1,4 @@
-"""Random frozen features of a few images and captions, as a batch or pool; small encoders."""
+"""Random frozen features of a few images and captions, as a batch or pool."""
 
 from __future__ import annotations
 
@@ -9,23 +9,12 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 
-from unbag.models.tiny import Tiny, TinyConfig, untrained
 from unbag.readouts.data import Pool
 from unbag.readouts.reader import ReaderBatch, Sizes
 from unbag.training.trainer import Trainer, TrainState
 from unbag.types import TokenFeatures
 
 SIZES = Sizes(patches=4, picture_width=8, caption_width=6)
-COLOURS = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255), "white": (255, 255, 255)}
-CONFIG = TinyConfig(
-    pixels=32, patch=16, picture_width=16, picture_depth=1, caption_width=12, caption_depth=1,
-    joint=8, heads=2, context=16, words=("left", "of", *COLOURS),
-)  # fmt: skip
-
-
-def small_encoder() -> Tiny:
-    """Untrained."""
-    return Tiny(untrained(CONFIG, seed=0), name="tiny:small")
 
 
 class Bare:

@@ -76,7 +76,7 @@ class Replayed:
         # Libraries look at it, and ask for nothing then.
         with patch.object(torch.cuda, "is_current_stream_capturing", return_value=True), self._tape:
             self._numbers = step()
-        before.put_back()
+        before.restore()
         Replayed.made += 1
 
     def __call__(self) -> dict[str, Tensor]:

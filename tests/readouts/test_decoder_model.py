@@ -1,29 +1,28 @@
 """A decoder as a chat model: its numbers are the language model's, whatever stands beside them."""
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from unbag.api import make_scorers
 from unbag.data import FileImage
 from unbag.errors import UnbagError
 from unbag.models.huggingface.chat import Ask, BatchGenerator, ContrastiveGenerator, HiddenGenerator
-from unbag.models.tiny import Tiny
 from unbag.readouts.decoder.lessons import DecoderSettings
 from unbag.readouts.decoder.model import DecoderNet, PatchDecoder, image_tokens, view_of
 from unbag.types import Generator, ImageSource, Item, ItemScorer, Query
 
+from .core_encoder import Broken, rows, small
 from .decoder_made import SMALL, decoder, encoder, images
+from .reader_batches import Bare
 
 if TYPE_CHECKING:
-    from PIL.Image import Image
+    pass
 
 PROMPTS = (
     'Does this figure show "a red star"? Please answer yes or no.',
@@ -136,34 +135,11 @@ def test_every_protocol_of_chat_models_can_ask_it() -> None:
                 assert len(np.unique(np.asarray(found).round(9))) == 4
 
 
-def test_the_score_is_the_probability_of_yes() -> None:
-    model = decoder()
-    image, caption = images(1)[0], "a red star"
-    (scorer,) = make_scorers(model, "yes", "published")
-    (found,) = scorer.score([Query(image, caption)])
-    wanted = by_hand(model, image, PROMPTS[0], "Yes", ends=False)[0]
-    assert float(found) == pytest.approx(math.exp(wanted), rel=1e-4)
-
-
-@dataclass
-class _Counted:
-    """Passes through to an encoder and counts the images that its encoder was given."""
-
-    inner: Tiny
-    rows: int = 0
-
-    def __call__(self, pixels: Tensor) -> Tensor:
-        self.rows += len(pixels)
-        found = image_tokens(view_of(SMALL).encode_images(self.inner, pixels), SMALL)
-        assert found is not None
-        return found
-
-
 def test_each_image_is_encoded_once_whatever_is_asked_about_it() -> None:
-    model, counted = decoder(), _Counted(encoder())
-    net_of(model).look = counted
-    model.logprobs_of([Ask(p, prompt, ANSWERS) for p in images(3) for prompt in PROMPTS])
-    assert counted.rows == 3
+    counting = small()
+    model = decoder(of=counting)
+    model.logprobs_of([Ask(row.image, prompt, ANSWERS) for row in rows()[:3] for prompt in PROMPTS])
+    assert counting.images_seen == 3
 
 
 def test_one_token_stands_for_an_image_that_is_pooled() -> None:
@@ -174,19 +150,10 @@ def test_one_token_stands_for_an_image_that_is_pooled() -> None:
     assert first != second
 
 
-@dataclass(frozen=True)
-class _Damaged:
-    key: str = "damaged"
-    name: str = "damaged.png"
-
-    def open(self) -> "Image":
-        raise OSError("cannot identify image file")
-
-
 def test_a_decoder_that_sees_nothing_opens_no_image() -> None:
     model = decoder(replace(SMALL, sees="nothing"))
     prior = model.logprobs(None, PROMPTS[0], ["Yes", "No"])
-    assert model.logprobs(_Damaged(), PROMPTS[0], ["Yes", "No"]) == prior
+    assert model.logprobs(Broken(), PROMPTS[0], ["Yes", "No"]) == prior
 
 
 def test_a_damaged_image_is_told_as_the_evaluation_expects_it(tmp_path: Path) -> None:
@@ -211,32 +178,9 @@ def test_a_prompt_beyond_the_context() -> None:
         decoder().answer(images(1)[0], PROMPTS[0], longest=60)
 
 
-class _Vector:
-    """A dual encoder that shows no patches."""
-
-    name = "vector"
-    fingerprint = "vector-1"
-    device = "cpu"
-    scale = 1.0
-    bias = 0.0
-    context = 8
-
-    def prepare(self, image: "Image") -> Tensor:
-        return torch.zeros(3)
-
-    def count_tokens(self, captions: Sequence[str]) -> list[int]:
-        return [1 for _ in captions]
-
-    def encode_images(self, pixels: Tensor) -> Tensor:
-        return torch.ones(len(pixels), 2)
-
-    def encode_texts(self, captions: Sequence[str]) -> Tensor:
-        return torch.ones(len(captions), 2)
-
-
 def test_a_model_without_patches() -> None:
-    with pytest.raises(UnbagError, match="vector shows one vector for an image and no patches"):
-        view_of(SMALL).encode_images(_Vector(), torch.zeros(1, 3))
+    with pytest.raises(UnbagError, match="bare returns one vector for an image and no patches"):
+        view_of(SMALL).encode_images(Bare(), torch.zeros(1, 3))
 
 
 def test_layers_are_those_before_the_projection() -> None:

@@ -23,7 +23,7 @@ from unbag.data.composites import (
 )
 from unbag.data.readers import open_pairs
 from unbag.errors import UnbagError
-from unbag.readouts.data import mixed, rows_of
+from unbag.readouts.data import rows_of, shuffled
 from unbag.types import BoolArray, IntArray
 
 
@@ -77,11 +77,11 @@ def test_what_cannot_be_cut_out_is_told(tmp_path: Path) -> None:
         cut_out(tmp_path / "noise.png")
     assert "alpha channel" in error.value.expected
     Image.new("RGB", (40, 40), (9, 9, 9)).save(tmp_path / "empty.png")
-    with pytest.raises(UnbagError, match=r"empty.png: no thing is left") as error:
+    with pytest.raises(UnbagError, match=r"empty.png: no object is left") as error:
         cut_out(tmp_path / "empty.png")
     assert "1%" in error.value.expected
     (tmp_path / "broken.png").write_bytes(b"no image")
-    with pytest.raises(UnbagError, match=r"broken.png is no image that can be opened"):
+    with pytest.raises(UnbagError, match=r"broken.png cannot be opened as an image"):
         cut_out(tmp_path / "broken.png")
     with pytest.raises(UnbagError, match=r"7.png has no name that a caption could say"):
         thing_name(tmp_path / "7.png")
@@ -93,7 +93,7 @@ def test_a_folder_needs_two_sorts_of_things(tmp_path: Path) -> None:
     assert error.value.expected.startswith("a folder of cut-outs")
     drawing(tmp_path / "cup_1.png", (200, 0, 0))
     drawing(tmp_path / "cup_2.png", (0, 200, 0))
-    with pytest.raises(UnbagError, match="shows one sort of thing: cup"):
+    with pytest.raises(UnbagError, match="contains one kind of object: cup"):
         read_cutouts(tmp_path)
     drawing(tmp_path / "plate.png", (0, 0, 200))
     assert [one.name for one in read_cutouts(tmp_path)] == ["cup", "cup", "plate"]
@@ -152,9 +152,9 @@ def test_pairs_depend_on_seed_and_place_alone() -> None:
     with pytest.raises(UnbagError, match="0 composites of 224 pixels"):
         list(paste([RED, BLUE], [], 0))
     coffee = cutout("coffee cup", (0, 9, 9))
-    with pytest.raises(UnbagError, match="no thing to paste beside a c") as error:
+    with pytest.raises(UnbagError, match="no object to paste next to a c") as error:
         list(paste([RED, coffee], [], 1))
-    assert error.value.expected == "cut-outs of two different things"
+    assert error.value.expected == "cut-outs of two different objects"
 
 
 def test_training_reads_what_is_written(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_training_reads_what_is_written(tmp_path: Path) -> None:
     assert [e.text for e in first.edits[0] if e.is_positive] == [first.captions[1]]
     assert rows[0].negatives[0] == opposite.captions[0]
     assert first.image.open().size == (64, 64)
-    every = mixed(rows)
+    every = shuffled(rows)
     # Four images and then their four opposites would be as probable, were pairs not kept.
     for n in range(0, 16, 4):
         names = [Path(row.image.name).name for row in every[n : n + 4]]
@@ -177,9 +177,9 @@ def test_training_reads_what_is_written(tmp_path: Path) -> None:
         assert [name[6:] for name in names] == ["-a.png", "-a.png", "-b.png", "-b.png"]
     kinds = [json.loads(line)["edits"][0][0]["kind"] for line in path.read_text().splitlines()]
     assert kinds[::2] == ["swap_arguments", "swap_attributes", "swap_attributes", "swap_arguments"]
-    with pytest.raises(UnbagError, match="is there already") as error:
+    with pytest.raises(UnbagError, match="already exists") as error:
         write_composites([], tmp_path / "made")
-    assert error.value.hint == "name another folder"
+    assert error.value.hint == "choose another folder"
 
 
 def test_varied_images_are_never_flipped() -> None:

@@ -1,30 +1,32 @@
-"""What VLM2Vec is shown in a step: questions, targets, and no false negatives."""
+"""Data of VLM2Vec: questions, targets, and no false negatives."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 from unbag.data import PixelImage
 from unbag.data.pairs import Pair
 from unbag.errors import UnbagError
-from unbag.readouts.vlm2vec.data import PairLessons, Showing, WorldLessons, lesson
-from unbag.types import Edit
+from unbag.readouts.vlm2vec.data import (
+    LessonSettings,
+    PairLessons,
+    WorldLessons,
+    about_caption,
+    about_relation,
+    instruction,
+    lesson,
+    parse_relation,
+    question_of,
+)
+from unbag.types import Edit, Item, Question
+
+from .core_encoder import Broken
 
 IMAGES = [PixelImage(np.full((4, 4, 3), n, np.uint8)) for n in range(6)]
-
-
-@dataclass(frozen=True)
-class Broken:
-    """An image that cannot be opened."""
-
-    name: str = "broken.png"
-    key: str = "broken"
-
-    def open(self) -> Image.Image:
-        raise OSError("truncated")
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class Few:
 
 
 def test_pairs_are_asked_about_and_bring_their_negatives() -> None:
-    lessons = PairLessons(Few(), Showing(batch_size=3, negatives=2, seed=4))
+    lessons = PairLessons(Few(), LessonSettings(batch_size=3, negatives=2, seed=4))
     first, second = lessons.step(0), lessons.step(1)
     seen = [image.key for one in (first, second) for image, _ in one.queries]
     assert sorted(seen) == sorted(image.key for image in IMAGES)
@@ -60,10 +62,10 @@ def test_pairs_are_asked_about_and_bring_their_negatives() -> None:
     assert len(first.targets) == 6
     asked = {text.partition(": ")[2].replace("?", "")[:10] for _, text in first.queries}
     assert asked <= {"Is the cup", "Is the box"}
-    measured = [image.key for one in lessons.measured() for image, _ in one.queries]
+    measured = [image.key for one in lessons.evaluation_steps() for image, _ in one.queries]
     assert sorted(measured) == sorted(seen)
     assert lessons.about == "six pairs, with hard negatives"
-    without = PairLessons(Few(has_edits=False), Showing(batch_size=3))
+    without = PairLessons(Few(has_edits=False), LessonSettings(batch_size=3))
     assert len(without.step(0).targets) == 3
     assert without.about == "six pairs, without hard negatives"
     # Another epoch has another order.
@@ -72,19 +74,19 @@ def test_pairs_are_asked_about_and_bring_their_negatives() -> None:
 
 
 def test_an_image_that_cannot_be_opened_is_replaced() -> None:
-    shown = PairLessons(Few(broken=frozenset({2})), Showing(batch_size=6)).step(0)
+    shown = PairLessons(Few(broken=frozenset({2})), LessonSettings(batch_size=6)).step(0)
     keys = [image.key for image, _ in shown.queries]
     assert "broken" not in keys
     assert keys.count(IMAGES[3].key) == 2
     every = frozenset(range(6))
-    with pytest.raises(UnbagError, match=r"cannot be opened, the last broken.png: truncated"):
-        PairLessons(Few(broken=every), Showing(batch_size=6)).step(0)
-    with pytest.raises(UnbagError, match="6 pairs make no batch of 7"):
-        PairLessons(Few(), Showing(batch_size=7))
+    with pytest.raises(UnbagError, match=r"cannot be opened, the last is torn.jpg: the file ends"):
+        PairLessons(Few(broken=every), LessonSettings(batch_size=6)).step(0)
+    with pytest.raises(UnbagError, match="6 pairs do not fill a batch of 7"):
+        PairLessons(Few(), LessonSettings(batch_size=7))
 
 
 def test_steps_of_the_world_are_asked_and_no_true_caption_is_a_negative() -> None:
-    lessons = WorldLessons(Showing(batch_size=32, negatives=2, seed=1))
+    lessons = WorldLessons(LessonSettings(batch_size=32, negatives=2, seed=1))
     one, again = lessons.step(3), lessons.step(3)
     assert one.queries == again.queries
     assert one.targets == again.targets
@@ -92,7 +94,7 @@ def test_steps_of_the_world_are_asked_and_no_true_caption_is_a_negative() -> Non
     asked = [text for _, text in one.queries if "following question: Is the " in text]
     assert 4 < len(asked) < 30
     assert one.masked_BT.any()
-    plain = WorldLessons(Showing(batch_size=32, negatives=0, asks=False, seed=1)).step(3)
+    plain = WorldLessons(LessonSettings(batch_size=32, negatives=0, asks=False, seed=1)).step(3)
     assert {text for _, text in plain.queries} == {"Represent the given image"}
     assert len(plain.targets) <= 32
 
@@ -112,3 +114,89 @@ def test_a_text_that_two_images_share_is_one_target() -> None:
     assert made.targets == ("a cat", "a dog", "a cow")
     assert made.own_B.tolist() == [0, 1, 0]
     assert made.masked_BT.int().tolist() == [[0, 1, 0], [0, 0, 0], [1, 0, 1]]
+
+
+def test_the_instructions_are_those_of_the_paper() -> None:
+    assert instruction(None) == "Represent the given image"
+    asked = "Represent the given image with the following question: Is it {red}?"
+    assert instruction("Is it {red}?") == asked
+
+
+@pytest.mark.parametrize(
+    ("captions", "question"),
+    [
+        (
+            ["A mug to the left of a plate", "A mug to the right of a plate"],
+            "Is the mug to the left of or to the right of the plate?",
+        ),
+        (
+            ["a cup right of a box", "a cup left of a box"],
+            "Is the cup to the left of or to the right of the box?",
+        ),
+        (["A mug on a table"], "Is the mug on or under the table?"),
+        (
+            ["A cap in front of a can", "A cap behind a can"],
+            "Is the cap in front of or behind the can?",
+        ),
+        (
+            ["a cup left of a box", "a cup right of a box", "a cup on a box", "a cup under a box"],
+            "Is the cup to the left of, to the right of, on or under the box?",
+        ),
+        (["a dog on the right"], "Is the dog on the left or on the right?"),
+        (
+            ["a red circle over the blue square", "a red circle beneath the blue square"],
+            "Is the red circle above or below the blue square?",
+        ),
+    ],
+)
+def test_a_relation_is_asked_about(captions: list[str], question: str) -> None:
+    assert about_relation(captions, is_turned=False) == question
+    assert about_relation(captions[::-1], is_turned=False) == question
+
+
+def test_where_captions_turn_the_things_a_coin_decides_and_not_the_truth() -> None:
+    captions = ["a cup left of a box", "a box left of a cup", "a box right of a cup"]
+    for turned, wanted in (
+        (False, "Is the box to the left of or to the right of the cup?"),
+        (True, "Is the cup to the left of or to the right of the box?"),
+    ):
+        assert about_relation(captions, is_turned=turned) == wanted
+        assert about_relation(captions[::-1], is_turned=turned) == wanted
+
+
+@pytest.mark.parametrize(
+    "captions",
+    [
+        ["a red circle and a blue square", "a blue circle and a red square"],
+        ["a cup left of a box", "a cup and a box"],
+        ["a cup left of a box", "a cup left of a jar"],
+        ["a dog on top of a car"],
+    ],
+)
+def test_without_one_relation_of_the_same_things_nothing_is_asked(captions: list[str]) -> None:
+    assert about_relation(captions, is_turned=False) is None
+
+
+def test_a_caption_in_training_is_asked_about_from_either_end() -> None:
+    caption = "a cup left of a box"
+    assert about_caption(caption, is_turned=False) == (
+        "Is the cup to the left of or to the right of the box?"
+    )
+    assert about_caption(caption, is_turned=True) == (
+        "Is the box to the left of or to the right of the cup?"
+    )
+    assert about_caption("a cup on the left", is_turned=True) == (
+        "Is the cup on the left or on the right?"
+    )
+    assert about_caption("two cups", is_turned=True) is None
+    assert parse_relation("a box in back of a cup") == parse_relation("The box is behind the cup.")
+
+
+def test_the_question_of_an_item_is_its_own_or_that_of_its_captions() -> None:
+    truth = np.array([[True, False]])
+    own = Item("1", (IMAGES[0],), ("Open", "Closed"), truth, Question("Are the eyes open?"))
+    assert question_of(own) == "Are the eyes open?"
+    relation = Item("2", (IMAGES[0],), ("a cup on a box", "a cup under a box"), truth)
+    assert question_of(relation) == "Is the cup on or under the box?"
+    nothing = Item("3", (IMAGES[0],), ("a cup", "a box"), truth)
+    assert question_of(nothing) is None

@@ -212,13 +212,13 @@ class Mute:
 def test_what_has_no_hidden_state_is_refused(tmp_path: Path) -> None:
     model: object = Mute()
     for readout in (VLM2VEC, VLM2VEC_PLAIN):
-        with pytest.raises(UnbagError, match="mute shows no hidden state behind a prompt"):
+        with pytest.raises(UnbagError, match="mute returns no hidden state of a prompt"):
             readout.scorers(model, None)  # type: ignore[arg-type]
         with pytest.raises(UnbagError, match="mute has no language model whose weights") as refused:
             readout.scorers(model, tmp_path)  # type: ignore[arg-type]
         assert "`unbag train --readout decoder`" in refused.value.hint
-    with pytest.raises(UnbagError, match="base shows no hidden state") as error:
+    with pytest.raises(UnbagError, match="base returns no hidden state") as error:
         load_encoder("tiny:base")
-    assert "name one with --model (or behind vlm2vec:)" in error.value.hint
+    assert "name one with --model or vlm2vec:" in error.value.hint
     with pytest.raises(UnbagError, match="holds no trained VLM2Vec"):
         load_encoder(str(tmp_path))

@@ -1,4 +1,4 @@
-"""A realistic run of two tiny models and a blind baseline on the world, made up by hand."""
+"""A realistic run of two tiny models and a blind baseline on the world, written by hand."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COLOURS = {"red": "#dc2828", "blue": "#325ae6", "yellow": "#f5d732", "green": "#
 
 @dataclass(frozen=True)
 class Numbers:
-    """A metric of the made-up run: what base, random and blind get, and chance."""
+    """A metric of the run: scores of base, random and blind, and chance."""
 
     base: float
     random: float
@@ -232,7 +232,7 @@ def make_run() -> RunContents:
 
 
 def make_hostile(run: RunContents) -> RunContents:
-    """The same run with a hostile text wherever a text can stand."""
+    """The same run with a hostile text in every text field."""
     first, failure = run.results[0], run.failures[0]
     bad = replace(
         first, benchmark=HOSTILE, scorer=HOSTILE, by_tag={f"{HOSTILE}={HOSTILE}": first.overall}

@@ -61,6 +61,6 @@ def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
     return one.keys() == other.keys() and all(one[name].equal(other[name]) for name in one)
 
 
-def said(error: UnbagError) -> str:
+def one_line(error: UnbagError) -> str:
     """In one line."""
     return str(error).replace("\n  ", "; ")

@@ -25,7 +25,7 @@ from unbag.evaluation.embedding import embed
 from unbag.evaluation.loading import ErrataChoice, Job, Missing, folder_of, without_missing
 from unbag.evaluation.plan import make_plan
 from unbag.evaluation.run import run
-from unbag.evaluation.scoring import answered, score_images
+from unbag.evaluation.scoring import score_image, score_images
 from unbag.models.loading import Model, Placement, as_dual_encoder
 from unbag.published.lookup import known_as
 from unbag.reports.results import Results
@@ -43,7 +43,7 @@ from unbag.types import (
 )
 
 if TYPE_CHECKING:
-    from unbag.evaluation.scoring import Shown
+    from unbag.evaluation.scoring import ImageInput
     from unbag.probes.base import Probe, ProbeData
     from unbag.probes.diagnosis.diagnose import Diagnosis
 
@@ -70,11 +70,11 @@ def evaluate(
     cache_dir: str | Path | None = None,
     progress: Progress | None = None,
 ) -> Results:
-    """Score one or many models on one or many benchmarks, and measure.
+    """Score models on benchmarks and compute their metrics.
 
     All models are scored on the same items, so their results are compared pair by pair. If one of
-    several models fails, the others are still scored and measured; the failure is in
-    `results.problems`. It is raised if nothing could be measured.
+    several models fails, the others are still scored and measured, and `results.problems` holds
+    the failure. An error is raised only if nothing could be measured.
 
     Args:
         models: Names as in `list_models`, folders of training runs and exports, models, or
@@ -84,8 +84,8 @@ def evaluate(
         data_dir: Folder with one folder for each benchmark that is read from files.
         out: Run folder, as `unbag run` writes it, with scores, results and a report. The same call
             resumes an interrupted run. None writes nothing but the cache.
-        scorer: How every model gives a score: a name as in `list_scorers`, or a trained read-out
-            as "pacl@FOLDER". None is the natural scorer of each model; blind baselines always use
+        scorer: The scorer of every model: a name as in `list_scorers`, or a trained read-out as
+            "pacl@FOLDER". None is the default scorer of each model; blind baselines always use
             their own.
         prompts: Prompts of a chat model: "published", "all", or one by name.
         protocol: Tie rule, confidence and number of resamples.
@@ -93,11 +93,11 @@ def evaluate(
         errata: Which known errors of the benchmarks are corrected.
         trained_on: Collections that the models were trained on, such as "COCO train2014".
         missing: "skip" leaves out items whose images are not on disk, "error" refuses them.
-        allow_invalid: Measure even if more than 1 % of the scores are not numbers.
+        allow_invalid: Compute metrics even if more than 1 % of the scores are not numbers.
         batch_size: Images or captions per forward pass.
         seed: Seed of the intervals.
-        device: Where models that are given by name compute; "auto" takes a GPU if there is one.
-        cache_dir: Keeps embeddings between calls; None keeps them in memory.
+        device: Device of models that are given by name; "auto" takes a GPU if there is one.
+        cache_dir: Stores embeddings between calls; None keeps them in memory.
         progress: Shows progress bars; None shows none.
 
     Examples:
@@ -110,21 +110,21 @@ def evaluate(
     """
     if out is None and init_distributed().size > 1:
         raise UnbagError(
-            "several processes were started, and no run folder is named",
-            expected="a folder where the processes exchange scores",
+            "several processes run without a run folder",
+            expected="a folder in which the processes exchange scores",
             hint='write evaluate(..., out="runs/name")',
         )
-    given_models: list[str | Model] = each(models)
+    names_or_models: list[str | Model] = each(models)
     data, cache = as_path(data_dir), as_path(cache_dir)
-    found_benchmarks = benchmarks_of(each(benchmarks))
-    device = device_for(device, *given_models)
-    found_models = [loaded(one, Placement(device, cache=cache)) for one in given_models]
+    loaded_benchmarks = benchmarks_of(each(benchmarks))
+    device = device_for(device, *names_or_models)
+    loaded_models = [loaded(model, Placement(device, cache=cache)) for model in names_or_models]
     progress = progress or Silent()
     if scorer == _LINEAR_PROBE:
-        wanted = linear_probes(
-            found_models,
-            found_benchmarks,
-            asked=f"scorer={_LINEAR_PROBE!r}",
+        scorers = linear_probes(
+            loaded_models,
+            loaded_benchmarks,
+            option=f"scorer={_LINEAR_PROBE!r}",
             data=data,
             missing=missing,
             cache=cache,
@@ -132,12 +132,12 @@ def evaluate(
             progress=progress,
         )
     else:
-        wanted = [one for model in found_models for one in _scorers(model, scorer, prompts)]
-    named = zip(given_models, found_models, strict=True)
+        scorers = [s for model in loaded_models for s in _scorers(model, scorer, prompts)]
+    named = zip(names_or_models, loaded_models, strict=True)
     with _run_folder(out) as folder:
         job = Job(
-            scorers=wanted,
-            benchmarks=found_benchmarks,
+            scorers=scorers,
+            benchmarks=loaded_benchmarks,
             out=folder,
             data=data,
             cache=cache,
@@ -147,15 +147,15 @@ def evaluate(
             allow_invalid=allow_invalid,
             official_first=official_ties,
             errata=errata,
-            trained_on={one.name: trained_on for one in wanted if not one.is_blind},
+            trained_on={s.name: trained_on for s in scorers if not s.is_blind},
             published_as={
-                model.name: known_as(typed)
-                for typed, model in named
-                if isinstance(typed, str) and known_as(typed)
+                model.name: known_as(name)
+                for name, model in named
+                if isinstance(name, str) and known_as(name)
             },
             missing=missing,
-            # The error of a single model on a single benchmark is raised as it is.
-            keeps_going=len(wanted) * len(found_benchmarks) > 1,
+            # With one model and one benchmark, the error itself is raised.
+            keeps_going=len(scorers) * len(loaded_benchmarks) > 1,
             is_temporary=out is None,
             device=device,
         )
@@ -187,20 +187,20 @@ def linear_probes(
     models: Sequence[Model],
     benchmarks: Sequence[Benchmark],
     *,
-    asked: str,
+    option: str,
     data: Path | None,
     missing: Missing,
     cache: Path | None,
     batch_size: int,
     progress: Progress,
 ) -> list[Scorer]:
-    """A linear probe for each model, all fitted to the same training split.
+    """Fit a linear probe for each model to the same training split.
 
-    `asked` is how the user asked for it, for messages.
+    `option` is the option that requested it, for messages.
     """
     if len(benchmarks) != 1:
         raise UnbagError(
-            f"{asked} with {len(benchmarks)} benchmarks",
+            f"{option} with {len(benchmarks)} benchmarks",
             expected="one benchmark: a probe knows only the classes of its own training split",
             hint="evaluate each benchmark on its own; with a cache, embeddings are computed once",
         )
@@ -209,10 +209,10 @@ def linear_probes(
         raise UnbagError(
             f"the benchmark {benchmark.name!r} has no training split for a linear probe",
             expected="a benchmark with load_training, such as cifar10",
-            hint="see docs/benchmarks.md for those that have one",
+            hint="docs/reference/benchmarks.md lists the benchmarks with one",
         )
-    message = f"{asked} needs image embeddings, and"
-    encoders = [as_dual_encoder(one, f"{message} {one.name!r} has none") for one in models]
+    reason = f"{option} needs image embeddings, and"
+    encoders = [as_dual_encoder(model, f"{reason} {model.name!r} has none") for model in models]
     items: Sequence[Item] = tuple(benchmark.load_training(folder_of(benchmark, data)))
     items = without_missing(benchmark.name, items, missing=missing, progress=progress)
     probes: list[Scorer] = []
@@ -231,7 +231,7 @@ def linear_probes(
 
 @overload
 def score(
-    images: Shown,
+    images: ImageInput,
     captions: Sequence[Caption],
     model: str | Model,
     *,
@@ -240,7 +240,7 @@ def score(
 ) -> FloatArray: ...
 @overload
 def score(
-    images: Sequence[Shown],
+    images: Sequence[ImageInput],
     captions: Sequence[Caption],
     model: str | Model,
     *,
@@ -248,7 +248,7 @@ def score(
     device: str = "auto",
 ) -> FloatArray: ...
 def score(
-    images: Shown | Sequence[Shown],
+    images: ImageInput | Sequence[ImageInput],
     captions: Sequence[Caption],
     model: str | Model,
     *,
@@ -257,15 +257,15 @@ def score(
 ) -> FloatArray:
     """Score captions for images: a matrix [images, captions], or [captions] for a single image.
 
-    Larger is better; NaN where the scorer gives no number. Nothing is cached. A model that is
+    Larger is better; NaN where the scorer returns no number. Nothing is cached. A model that is
     given by name is loaded at every call.
 
     Args:
-        images: Paths or PIL images; one of them, or a list.
+        images: One path or PIL image, or a list of them.
         captions: Texts, scored for every image.
         model: A name, a model or a scorer.
-        scorer: How the model gives a score; None is its natural scorer.
-        device: Where a model that is given by name computes.
+        scorer: A name as in `list_scorers`; None is the default scorer of the model.
+        device: Device of a model that is given by name.
 
     Examples:
         >>> import unbag as ub
@@ -275,12 +275,12 @@ def score(
         >>> ub.score("horse.png", captions, "tiny:base").shape
         (2,)
     """
-    wanted = make_scorer(loaded(model, Placement(device_for(device, model))), scorer)
+    score_with = make_scorer(loaded(model, Placement(device_for(device, model))), scorer)
     if isinstance(images, list | tuple):
         if not images:
             raise UnbagError("no image was given", expected="at least one path or PIL image")
-        return score_images(images, captions, wanted)
-    values = answered(images, captions, wanted).values  # type: ignore[arg-type]
+        return score_images(images, captions, score_with)
+    values = score_image(images, captions, score_with).values  # type: ignore[arg-type]
     assert values is not None
     score_C: FloatArray = values[0]
     return score_C
@@ -311,20 +311,20 @@ def diagnose(
     Args:
         model: A name, the folder of a training run, or a model.
         against: A second model; differences from it are paired.
-        scorer: A trained read-out of the model as "pacl@FOLDER": it scores where a probe asks for
-            a score, and its maps of words are drawn beside the model's.
-        data: What the probes look at: None for the built-in world, a benchmark or family, a file
-            of captions, a folder of images, or `ProbeData` made by hand.
+        scorer: A trained read-out of the model as "pacl@FOLDER". It computes the scores that probes
+            need, and its maps of words are drawn beside those of the model.
+        data: Data of the probes: None for the built-in world, a benchmark or family, a file of
+            captions, a folder of images, or a `ProbeData`.
         data_dir: Folder with one folder for each benchmark that is read from files.
-        images: Folder that the names of images in a file of captions start from.
+        images: Folder to which the image names in a file of captions are relative.
         probes: One or several, by name as in `list_probes` or as objects; None runs all.
-        full: Run every reader and condition of each probe, not the quick subset.
-        layers: Layers to read from besides the last; negative numbers count from the end.
-        random_init: Run every probe on the same architecture with random weights as well.
+        full: Run all readers and conditions of each probe, not the quick subset.
+        layers: Layers to read besides the last; negative numbers count from the end.
+        random_init: Also run every probe on a randomly initialized model of the same architecture.
         maps: Draw maps of words over a few images; a chat model runs dozens of times for them.
         seed: Seed of samples, readers, intervals and random weights.
-        device: Where models that are given by name compute.
-        cache_dir: Keeps embeddings between calls; None keeps them in memory.
+        device: Device of models that are given by name.
+        cache_dir: Stores embeddings between calls; None keeps them in memory.
         progress: Shows progress bars; None shows none.
 
     Examples:
@@ -339,40 +339,43 @@ def diagnose(
     from unbag.probes.data import find_probe_data
     from unbag.probes.diagnosis.diagnose import DiagnosisConfig, examine
 
-    chosen = None if probes is None else _probes(probes)
-    material = data
+    chosen_probes = None if probes is None else _probes(probes)
+    probe_data = data
     if not isinstance(data, ProbeData):
-        material = find_probe_data(
+        probe_data = find_probe_data(
             None if data is None else str(data),
             root=as_path(data_dir),
             images=as_path(images),
             seed=seed,
             progress=progress,
         )
-    assert isinstance(material, ProbeData)
+    assert isinstance(probe_data, ProbeData)
     cache = as_path(cache_dir)
     placement = Placement(device_for(device, model, against), cache=cache)
-    examined = loaded(model, placement)
-    inquiry = DiagnosisConfig(
-        model=examined,
-        scorer=make_scorer(examined, scorer) if isinstance(scorer, str) else scorer,
+    loaded_model = loaded(model, placement)
+    config = DiagnosisConfig(
+        model=loaded_model,
+        scorer=make_scorer(loaded_model, scorer) if isinstance(scorer, str) else scorer,
         against=None if against is None else loaded(against, placement),
-        material=material,
-        probes=chosen,
+        material=probe_data,
+        probes=chosen_probes,
         options=Options(seed=seed, is_full=full, layers=tuple(layers)),
         has_random_init=random_init,
         has_maps=maps,
         cache=cache,
     )
-    return examine(inquiry, progress=progress)
+    return examine(config, progress=progress)
 
 
-def _probes(asked: str | Probe | Sequence[str | Probe]) -> tuple[Probe, ...]:
+def _probes(probes: str | Probe | Sequence[str | Probe]) -> tuple[Probe, ...]:
     from unbag.probes.base import Probe
     from unbag.probes.diagnosis.diagnose import registered_probes
 
-    several: Sequence[str | Probe] = [asked] if isinstance(asked, str | Probe) else asked
-    return tuple(one if isinstance(one, Probe) else registered_probes([one])[0] for one in several)
+    names_or_probes: Sequence[str | Probe] = [probes] if isinstance(probes, str | Probe) else probes
+    return tuple(
+        probe if isinstance(probe, Probe) else registered_probes([probe])[0]
+        for probe in names_or_probes
+    )
 
 
 def fit_linear_probe(
@@ -385,33 +388,33 @@ def fit_linear_probe(
     strengths: Sequence[float] = STRENGTHS,
     progress: Progress | None = None,
 ) -> LinearProbe:
-    """Fit to items of one image and all classes each, as `Benchmark.load_training` gives them.
+    """Fit a linear probe to items of one image and all classes, as `Benchmark.load_training` gives.
 
-    Images are embedded as in a run, so a probe shares the cache with every other run.
+    Images are embedded as in a run, so a probe shares the cache of runs.
     """
     progress = progress or Silent()
     classes, class_N = training_classes(items)
     plan = make_plan({"training": items})
-    found = embed(
+    embeddings = embed(
         encoder,
         replace(plan, captions=(), prompts=()),
         cache=Path(cache) if cache else None,
         batch_size=batch_size,
         progress=progress,
     )
-    if found.damaged:
-        name, reason = next(iter(found.damaged.items()))
+    if embeddings.damaged:
+        name, reason = next(iter(embeddings.damaged.items()))
         progress.say(
-            f"{len(found.damaged)} of {len(items)} training images cannot be opened and are left "
-            f"out, such as {name} ({reason})"
+            f"{len(embeddings.damaged)} of {len(items)} training images cannot be opened and are "
+            f"left out, such as {name} ({reason})"
         )
-    row_N = np.array([rows.image_P[0] for rows in plan.rows["training"]], dtype=np.int64)
+    image_N = np.array([rows.image_P[0] for rows in plan.rows["training"]], dtype=np.int64)
     return fit_probe(
         encoder,
         classes,
         class_N=class_N,
-        image_ND=found.image_ND[row_N],
-        keys=[plan.image_keys[row] for row in row_N],
+        image_ND=embeddings.image_ND[image_N],
+        keys=[plan.image_keys[image] for image in image_N],
         fingerprint=plan.fingerprints["training"],
         seed=seed,
         strengths=strengths,

@@ -1,4 +1,4 @@
-"""Names and objects of users: load models, benchmarks and scorers, and list registered names."""
+"""Load models, benchmarks and scorers by name, and list registered names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 from unbag import scorers
 from unbag.benchmarks.names import benchmark, find_benchmarks
-from unbag.benchmarks.taggers import tagged
+from unbag.benchmarks.taggers import add_tagger
 from unbag.edits.kinds import Kind as EditKind
 from unbag.errors import UnbagError
 from unbag.evaluation.run import no_scorer
@@ -44,9 +44,9 @@ def load_model(
         device: "cpu", "cuda", "cuda:1", "mps", or "auto": a GPU if there is one.
         dtype: "auto" is float32, for chat models on a GPU bfloat16.
         compile: Compile the model with torch.compile.
-        cache_dir: Keeps replies of a model behind a server; None keeps them in memory.
-        concurrency: Requests to a server at a time.
-        budget: Largest number of requests to a server.
+        cache_dir: Stores replies of a model behind a server; None keeps them in memory.
+        concurrency: Number of simultaneous requests to a server.
+        budget: Maximum number of requests to a server.
 
     Examples:
         >>> import unbag as ub
@@ -75,7 +75,7 @@ def load_benchmark(name: str, *, tagger: str = "auto") -> Benchmark:
         >>> len(benchmark.load(None))
         240
     """
-    return tagged([benchmark(name)], tagger)[0]
+    return add_tagger([benchmark(name)], tagger)[0]
 
 
 def load_scorer(model: str | Model, scorer: str | None = None, *, device: str = "auto") -> Scorer:
@@ -84,8 +84,8 @@ def load_scorer(model: str | Model, scorer: str | None = None, *, device: str = 
     Args:
         model: A name or a model.
         scorer: A name as in `list_scorers`, or a trained read-out as "pacl@FOLDER"; None is the
-            natural scorer of the model.
-        device: Where a model that is given by name computes.
+            default scorer of the model.
+        device: Device of a model that is given by name.
 
     Examples:
         >>> import unbag as ub
@@ -99,30 +99,30 @@ def load_scorer(model: str | Model, scorer: str | None = None, *, device: str = 
 
 @dataclass(frozen=True, repr=False)
 class Listing(Mapping[str, str]):
-    """Registered names with a line about each; it prints as `unbag list` does."""
+    """Registered names with a line about each, printed like `unbag list`."""
 
     about: Mapping[str, str]
 
     def __getitem__(self, name: str) -> str:
-        """The line about a name."""
+        """Return the line about a name."""
         return self.about[name]
 
     def __iter__(self) -> Iterator[str]:
-        """The names, unbag's own first."""
+        """Iterate over the names, built-in ones first."""
         return iter(self.about)
 
     def __len__(self) -> int:
-        """Number of names."""
+        """Return the number of names."""
         return len(self.about)
 
     def __repr__(self) -> str:
-        """A line per name."""
+        """Return one line per name."""
         width = max(map(len, self.about), default=0)
         return "\n".join(f"{name:<{width}}  {about}" for name, about in self.about.items())
 
 
 def list_models() -> Listing:
-    """List the kinds of models, which stand before the colon of a name.
+    """List the kinds of models: the part of a model name before the colon.
 
     Examples:
         >>> import unbag as ub
@@ -144,7 +144,7 @@ def list_benchmarks() -> Listing:
 
 
 def list_scorers() -> Listing:
-    """List the ways to get a score from a model.
+    """List the scorers: ways to compute a score with a model.
 
     Examples:
         >>> import unbag as ub
@@ -221,52 +221,52 @@ def list_probes() -> Listing:
 
 
 def listing(kind: Kind) -> Listing:
-    """Every registered name of a kind."""
-    found = {}
+    """Return all registered names of a kind."""
+    lines = {}
     for name, entry in names(kind).items():
         about = entry.about
-        thing = find(kind, name) if kind in ("benchmark", "edit") else None
-        if isinstance(thing, Benchmark):
-            about = thing.about
-        elif isinstance(thing, EditKind):
-            sign = "positive" if thing.is_positive else "negative"
-            about = f"[{sign}{'' if thing.is_default else ', off by default'}] {thing.about}"
+        value = find(kind, name) if kind in ("benchmark", "edit") else None
+        if isinstance(value, Benchmark):
+            about = value.about
+        elif isinstance(value, EditKind):
+            sign = "positive" if value.is_positive else "negative"
+            about = f"[{sign}{'' if value.is_default else ', off by default'}] {value.about}"
         origin = "" if entry.origin == "unbag" else f" [{entry.origin}]"
-        found[name] = f"{about}{origin}"
-    return Listing(found)
+        lines[name] = f"{about}{origin}"
+    return Listing(lines)
 
 
 def make_scorer(model: Model, name: str | None = None) -> Scorer:
-    """The scorer asked for, or the natural one of this kind of model.
+    """Return the named scorer, or the default scorer for this kind of model.
 
-    `NAME@folder`, and the name of a read-out alone, is a trained reader of the model's parts.
+    `NAME@folder`, or the name of a read-out alone, is a trained read-out.
     """
     if not _is_readout(name):
         return scorers.make_scorer(model, name, other_names=names("readout"))
-    found = _read_out(model, name)
-    if len(found) != 1:
+    made_scorers = _read_out(model, name)
+    if len(made_scorers) != 1:
         raise UnbagError(
-            f"the read-out {name!r} gives {len(found)} scorers",
-            expected="one, where a single score is asked for",
+            f"the read-out {name!r} makes {len(made_scorers)} scorers",
+            expected="one, since a single score is needed",
             hint="`unbag run` and `unbag score` take several",
         )
-    return found[0]
+    return made_scorers[0]
 
 
 def make_scorers(model: Model, name: str | None = None, prompts: str = "all") -> list[Scorer]:
-    """The same, with one scorer a prompt where the protocol asks in words, the published first."""
+    """Like `make_scorer`, but with one scorer per prompt of a chat model, the published first."""
     if _is_readout(name):
         return _read_out(model, name)
     return scorers.make_scorers(model, name, prompts, other_names=names("readout"))
 
 
 def _is_readout(name: str | None) -> TypeGuard[str]:
-    """Whether a name behind --scorer is that of a read-out, alone or with a folder."""
+    """Return whether a scorer name is that of a read-out, alone or with a folder."""
     return name is not None and ("@" in name or name in names("readout"))
 
 
-def _read_out(model: Model, typed: str) -> list[Scorer]:
-    name, _, folder = typed.partition("@")
+def _read_out(model: Model, name_and_folder: str) -> list[Scorer]:
+    name, _, folder = name_and_folder.partition("@")
     readout = find("readout", name)
     if not isinstance(readout, _Scoring):
         raise UnbagError(
@@ -279,51 +279,51 @@ def _read_out(model: Model, typed: str) -> list[Scorer]:
 
 @runtime_checkable
 class _Scoring(Protocol):
-    """What scoring needs of a read-out, which may have no training of its own."""
+    """The part of a read-out that scoring needs; such a read-out may have no `train`."""
 
     def scorers(self, model: Model, folder: Path | None) -> list[Scorer]: ...
 
 
-def loaded(given: str | Model, placement: Placement) -> Model:
-    """The model itself, or the one that is loaded by this name."""
-    if isinstance(given, str):
-        return load_named_model(given, placement=placement)
-    if isinstance(given, type) or not isinstance(given, DualEncoder | Generator | Scorer):
-        raise no_scorer(given)
-    return given
+def loaded(model: str | Model, placement: Placement) -> Model:
+    """Load a model by name; return a model unchanged."""
+    if isinstance(model, str):
+        return load_named_model(model, placement=placement)
+    if isinstance(model, type) or not isinstance(model, DualEncoder | Generator | Scorer):
+        raise no_scorer(model)
+    return model
 
 
 def dual_encoder(model: Model, what: str) -> DualEncoder:
-    """The model, if it embeds images and captions; `what` it is needed for ends the message."""
+    """Return the model if it embeds images and captions; `what` completes the error message."""
     return as_dual_encoder(
         model, f"{model.name!r} has no vectors of images and captions, so it cannot {what}"
     )
 
 
 def device_for(device: str, *models: str | Model | None) -> str:
-    """The device that is asked for; "auto" is the CPU if no model is given by name."""
-    is_needed = any(needs_device(one) for one in models if isinstance(one, str))
+    """Return the requested device; "auto" is the CPU if no model is given by name."""
+    is_needed = any(needs_device(model) for model in models if isinstance(model, str))
     return choose_device(device, is_needed=is_needed)
 
 
-def benchmarks_of(given: Iterable[str | Benchmark]) -> list[Benchmark]:
-    """Benchmarks, those of names and of families; two names of one benchmark are one."""
+def benchmarks_of(names_or_benchmarks: Iterable[str | Benchmark]) -> list[Benchmark]:
+    """Load benchmarks by names and families, without duplicates; keep benchmark objects."""
     by_name: dict[str, Benchmark] = {}
     objects: list[Benchmark] = []
-    for one in given:
-        if isinstance(one, str):
-            by_name |= {found.name: found for found in find_benchmarks([one])}
-        elif all(one is not other for other in objects):
-            objects.append(one)
-    return [*tagged(list(by_name.values()), "auto"), *objects]
+    for entry in names_or_benchmarks:
+        if isinstance(entry, str):
+            by_name |= {b.name: b for b in find_benchmarks([entry])}
+        elif all(entry is not other for other in objects):
+            objects.append(entry)
+    return [*add_tagger(list(by_name.values()), "auto"), *objects]
 
 
-def each(given: Any) -> list[Any]:
-    """Several things as a list; one thing as a list of one, also a model that can be iterated."""
-    is_one = isinstance(given, str | Benchmark | DualEncoder | Generator | Scorer | type)
-    return [given] if is_one or not isinstance(given, Iterable) else list(given)
+def each(value: Any) -> list[Any]:
+    """Return several values as a list; a single value, even an iterable model, becomes one item."""
+    is_single = isinstance(value, str | Benchmark | DualEncoder | Generator | Scorer | type)
+    return [value] if is_single or not isinstance(value, Iterable) else list(value)
 
 
-def as_path(given: str | Path | None) -> Path | None:
-    """A folder that may be left out."""
-    return Path(given).expanduser() if given else None
+def as_path(path: str | Path | None) -> Path | None:
+    """Return a path with ~ expanded, or None."""
+    return Path(path).expanduser() if path else None

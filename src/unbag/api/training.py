@@ -98,22 +98,22 @@ def train(
         out: Run folder.
         recipe: A name as in `list_recipes`, package.module:FUNCTION, or a `Recipe`.
         readout: In place of a recipe: a name as in `list_readouts`, or package.module:NAME.
-        settings: Changes of the recipe's or read-out's numbers: ["epochs=2", "lora.rank=8"], or a
+        settings: Changed settings of the recipe or read-out: ["epochs=2", "lora.rank=8"], or a
             mapping of names to values.
-        benchmarks: Measured before, after and while training a recipe; none means four of the
-            world, before and after.
+        benchmarks: Measured before, during and after training with a recipe; none means four of
+            the world, before and after.
         data_dir: Folder with one folder for each benchmark that is read from files.
-        evaluate_every: Steps between two measurements while training; None is an epoch.
+        evaluate_every: Steps between two measurements during training; None is an epoch.
         while_training: False measures before and after training only.
         seed: Seed of the order of pairs, of sampling and of dropout.
-        device: Where the model is trained; "auto" takes a GPU if there is one.
-        precision: "float32", "bfloat16", or "auto": bfloat16 on a GPU that has it.
+        device: Device of training; "auto" takes a GPU if there is one.
+        precision: "float32", "bfloat16", or "auto": bfloat16 on a GPU that supports it.
         micro_batch_size: Images per forward pass; lowers memory, gradients are unchanged.
-        workers: Processes that read data; 0 reads in this process.
-        save_minutes: Minutes between two checkpoints, besides one per epoch.
+        workers: Processes that load data; 0 loads in this process.
+        save_minutes: Minutes between two checkpoints; another is saved after each epoch.
         tensorboard: Write TensorBoard events.
         wandb_project: Log to this project of Weights & Biases.
-        cache_dir: Keeps embeddings of frozen encoders; None keeps them in memory.
+        cache_dir: Stores embeddings of frozen encoders; None keeps them in memory.
         progress: Shows progress bars; None shows none.
 
     Examples:
@@ -130,7 +130,7 @@ def train(
     from unbag.training.repair import DataConfig, TrainingArguments
 
     device = device_for(device, model) if isinstance(model, str) else choose_device(device)
-    where = TrainingArguments(
+    arguments = TrainingArguments(
         device=device,
         precision=_precision(device) if precision == "auto" else precision,
         micro_batch_size=micro_batch_size,
@@ -141,13 +141,13 @@ def train(
         wandb_project=wandb_project,
         command=shlex.join(sys.argv),
     )
-    wanted = pairs if isinstance(pairs, DataConfig) else DataConfig(str(pairs))
-    typed = _typed(settings)
+    data_config = pairs if isinstance(pairs, DataConfig) else DataConfig(str(pairs))
+    set_options = _setting_options(settings)
     if recipe is not None and readout is None:
-        return _repair(
-            model, wanted, _recipe(recipe, typed), Path(out), seed=seed,
+        return _train_recipe(
+            model, data_config, _recipe(recipe, set_options), Path(out), seed=seed,
             benchmarks=benchmarks_of(each(benchmarks)), data=as_path(data_dir),
-            evaluate_every=evaluate_every, while_training=while_training, where=where,
+            evaluate_every=evaluate_every, while_training=while_training, where=arguments,
             progress=progress,
         )  # fmt: skip
     if readout is None or recipe is not None:
@@ -171,13 +171,15 @@ def train(
         raise UnbagError(
             f"{', '.join(name for name, value in unused.items() if value)} with the read-out "
             f"{readout!r}",
-            expected="no argument that is for recipes only: a read-out is not measured in training",
-            hint=f"leave it out, then: ub.evaluate(model, ..., scorer={f'{readout}@{out}'!r})",
+            expected="no argument for recipes only: a read-out is not measured during training",
+            hint=f"omit it, then: ub.evaluate(model, ..., scorer={f'{readout}@{out}'!r})",
         )
-    return _train_readout(model, wanted, readout, Path(out), typed, seed, where, progress)
+    return _train_readout(
+        model, data_config, readout, Path(out), set_options, seed, arguments, progress
+    )
 
 
-def _repair(
+def _train_recipe(
     model: str | Model,
     pairs: DataConfig,
     recipe: Recipe,
@@ -226,24 +228,24 @@ def _train_readout(
     )  # fmt: skip
 
 
-def _recipe(given: str | Recipe, settings: Sequence[str]) -> Recipe:
+def _recipe(recipe: str | Recipe, settings: Sequence[str]) -> Recipe:
     from unbag.training.recipes import make_recipe
 
-    if not isinstance(given, str):
+    if not isinstance(recipe, str):
         if settings:
             raise UnbagError(
                 f"settings {', '.join(settings)} with a recipe that is an object",
                 expected="settings only with the name of a recipe",
                 hint="change the object with dataclasses.replace",
             )
-        return given
-    if given in names("readout") and given not in names("recipe"):
-        raise UnbagError(f"{given!r} is a read-out", hint=f"write readout={given!r}")
-    return make_recipe(given, settings)
+        return recipe
+    if recipe in names("readout") and recipe not in names("recipe"):
+        raise UnbagError(f"{recipe!r} is a read-out", hint=f"write readout={recipe!r}")
+    return make_recipe(recipe, settings)
 
 
-def _typed(settings: Sequence[str] | Mapping[str, object]) -> list[str]:
-    """As `--set` takes them."""
+def _setting_options(settings: Sequence[str] | Mapping[str, object]) -> list[str]:
+    """Return settings as `key=value` strings, as `--set` takes them."""
     if isinstance(settings, str):
         return [settings]
     if isinstance(settings, Mapping):
@@ -269,13 +271,13 @@ def export(
 ) -> Exported:
     """Write a dual encoder as folders that open_clip and transformers load, with a model card.
 
-    Each folder is loaded again by its library and compared with the model.
+    Each folder is reloaded with its library and compared with the model.
 
     Args:
         model: A name or a model.
         out: A new folder.
-        run: In place of a model: the folder of a training run, finished or not.
-        weights: Of the run: "last" checkpoint (default), or "best" by its benchmarks.
+        run: The folder of a training run, finished or not, in place of a model.
+        weights: Checkpoint of the run: "last" (default), or "best" by its benchmarks.
 
     Examples:
         >>> import unbag as ub
@@ -300,7 +302,7 @@ def export(
     if weights is not None:
         raise UnbagError(
             f"weights={weights!r} was given with a model",
-            expected="weights only with run=: other models have one set of weights",
+            expected="weights only with run=: a model has one set of weights",
         )
     assert model is not None
     encoder = dual_encoder(loaded(model, Placement()), "be exported")
@@ -327,26 +329,26 @@ def merge(
     cache_dir: str | Path | None = None,
     progress: Progress | None = None,
 ) -> Merged:
-    """Mix the weights of a model before and after fine-tuning (WiSE-FT) and export one mix.
+    """Interpolate the weights of a model before and after fine-tuning (WiSE-FT); export one mix.
 
-    Every mix is measured; the chosen one has the highest composition among those that lose at most
-    `budget` points of recognition. The same call resumes an interrupted merge.
+    Every mix is measured. The exported one has the highest composition score among those that lose
+    at most `budget` points of recognition. The same call resumes an interrupted merge.
 
     Args:
         base: The model before fine-tuning.
         tuned: The same model after it.
         out: Folder for the curve, the run folder and the mixed model.
         weights: Shares of the tuned weights, from 0 to 1.
-        benchmarks: What every mix is measured on; none means four of the world.
+        benchmarks: Benchmarks of every mix; none means four of the world.
         composition: Benchmarks that count as composition whatever their metrics.
         recognition: Benchmarks that count as recognition whatever their metrics.
         data_dir: Folder with one folder for each benchmark that is read from files.
-        pick: Keep this weight instead of choosing one.
+        pick: Export the mix with this weight.
         budget: Points of recognition that may be lost.
         batch_size: Images or captions per forward pass.
         seed: Seed of the intervals.
-        device: Where models that are given by name compute.
-        cache_dir: Keeps embeddings between calls; None keeps them in memory.
+        device: Device of models that are given by name.
+        cache_dir: Stores embeddings between calls; None keeps them in memory.
         progress: Shows progress bars; None shows none.
 
     Examples:
@@ -368,20 +370,20 @@ def merge(
     check_weights(weights, pick)
     check_run_folder(Path(out), MERGE)
     sides: dict[str, Side] = {}
-    sided = {"composition": benchmarks_of(each(composition))}
-    sided["recognition"] = benchmarks_of(each(recognition))
-    for one in sided["composition"]:
-        sides[one.name] = "composition"
-    for one in sided["recognition"]:
-        if one.name in sides:
+    by_side = {"composition": benchmarks_of(each(composition))}
+    by_side["recognition"] = benchmarks_of(each(recognition))
+    for benchmark in by_side["composition"]:
+        sides[benchmark.name] = "composition"
+    for benchmark in by_side["recognition"]:
+        if benchmark.name in sides:
             raise UnbagError(
-                f"{one.name} is named as composition and as recognition",
+                f"{benchmark.name} is named as composition and as recognition",
                 expected="one side for a benchmark",
             )
-        sides[one.name] = "recognition"
-    asked = benchmarks_of([*each(benchmarks), *each(composition), *each(recognition)])
+        sides[benchmark.name] = "recognition"
+    all_benchmarks = benchmarks_of([*each(benchmarks), *each(composition), *each(recognition)])
     placement = Placement(device_for(device, base, tuned), cache=as_path(cache_dir))
-    first, second = (dual_encoder(loaded(one, placement), "be mixed") for one in (base, tuned))
+    first, second = (dual_encoder(loaded(m, placement), "be mixed") for m in (base, tuned))
     return merge_models(
         first,
         second,
@@ -391,7 +393,7 @@ def merge(
         ),
         out=Path(out),
         weights=weights,
-        benchmarks=asked,
+        benchmarks=all_benchmarks,
         sides=sides,
         data=as_path(data_dir),
         pick=pick,

@@ -1,1 +1,1 @@
-"""Benchmarks from their official files, one module each, read strictly."""
+"""Loaders of public benchmarks, one module each; they check the official files strictly."""

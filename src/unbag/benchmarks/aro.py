@@ -1,16 +1,17 @@
-"""ARO: captions against themselves with two parts swapped, or with their words shuffled.
+"""ARO: a caption against itself with two parts swapped, or with its words shuffled.
 
-VG-Relation and VG-Attribution show a crop with a caption and the caption with two parts swapped.
-The official code puts the false caption first and takes the argmax, so a tie is wrong. Its numbers
-are macro averages: over relations without a list of its notebook, over attribute pairs with at
-least 25 cases. The micro average is a quite different number; all are kept.
+VG-Relation and VG-Attribution pair an image crop with its caption and with the same caption after
+two parts were swapped. The official code puts the false caption first and takes the argmax, so a
+tie is wrong. It reports macro averages: over relations except a list in its notebook, and over
+attribute pairs with at least 25 cases. The micro average differs a lot, so all are reported.
 
-COCO-Order and Flickr30k-Order set a caption against up to four shuffles of its own words, one case
-a caption of Karpathy's test files. The official code puts the caption first and takes the argmax,
-so a tie counts as right, even with a shuffle that changed nothing; here such shuffles are dropped,
-and chance is that of the options that remain. Shuffles are drawn from the seed and the caption's
-id. A record may bring its own in `shuffles`, a field of ours: one object a caption, from the name
-of a shuffle to its text. Without those, two of the four need a tagger.
+COCO-Order and Flickr30k-Order compare each caption of Karpathy's test files with up to four
+shuffles of its own words. The official code puts the caption first and takes the argmax, so a tie
+counts as right, even with a shuffle that changed nothing. Here such shuffles are dropped, and the
+chance level follows from the options that remain. Shuffles are drawn from the seed and the
+caption's id. A record may provide its own in the field `shuffles`, which is not part of the
+official format: one object per caption, from the name of a shuffle to its text. Otherwise two of
+the four shuffles need a tagger.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from types import MappingProxyType
 import numpy as np
 
 from unbag.benchmarks.files import FIRST_OF_2, Folder, Record, bad_record, not_official
-from unbag.benchmarks.sources import described
-from unbag.benchmarks.taggers import tags_of, warn_untagged
+from unbag.benchmarks.sources import benchmark_fields
+from unbag.benchmarks.taggers import tag_captions, warn_untagged
 from unbag.data.images import Box
 from unbag.edits.shuffles import SHUFFLES, Tagged, Tagger, normalised, shuffle, spaced
 from unbag.errors import UnbagError
@@ -39,7 +40,7 @@ RELATION_FILE = "visual_genome_relation.json"
 ATTRIBUTION_FILE = "visual_genome_attribution.json"
 COCO_FILE = "coco_karpathy_test.json"
 FLICKR_FILE = "flickr30k_test.json"
-LEAST_PAIR = 25
+MIN_PAIR_CASES = 25
 PLACES = ("images", "../aro/images", "../aro_relation/images", "../aro_attribution/images")
 BOX = ("bbox_x", "bbox_y", "bbox_w", "bbox_h")
 EXCLUDED_RELATIONS = frozenset(
@@ -79,7 +80,7 @@ def _load(folder: Folder, file: str, tag: str, value: Callable[[Record], str]) -
 
 
 def attribute_pair(record: Record) -> str:
-    """Both attributes in their order, as the official code groups them."""
+    """Both attributes joined in their order: the groups of the official code."""
     attributes = record.read("attributes", tuple[str, ...])
     if len(attributes) != 2:
         raise not_official(f"{record.where}: {len(attributes)} attributes", "two")
@@ -87,7 +88,7 @@ def attribute_pair(record: Record) -> str:
 
 
 def box(record: Record) -> Box:
-    """The part of the image that is scored."""
+    """The crop of the image that is scored."""
     x, y, width, height = (_pixels(record, name) for name in BOX)
     if width <= 0 or height <= 0:
         raise not_official(
@@ -113,43 +114,47 @@ def _first_of(options: int) -> BoolArray:
 
 
 FIRST_OF = tuple(_first_of(options) for options in range(len(SHUFFLES) + 2))
-"""Truth by the number of options, shared by all items."""
+"""Truth matrices by number of options; all items share them."""
 
 
 @dataclass(frozen=True)
 class OrderFile:
-    """Loads one of the two; call it with the folder."""
+    """Loader of COCO-Order or Flickr30k-Order."""
 
     benchmark: str
     file: str
     places: tuple[str, ...]
-    """Where the images may lie."""
+    """Possible image folders."""
     tagger: Tagger | None = None
     seed: int = 0
 
     def with_tagger(self, tagger: Tagger | None) -> OrderFile:
-        """The same with another tagger."""
+        """Return a copy with this tagger."""
         return replace(self, tagger=tagger)
 
     def __call__(self, root: Path | None) -> Sequence[Item]:
-        """One item a caption."""
+        """Load one item per caption."""
         folder = Folder.of(root, self.benchmark)
         images = folder.image_folder(*self.places).parent
         records = folder.records(self.file)
-        made = [_made(record) for record in records]
+        own_shuffles = [_own_shuffles(record) for record in records]
         tags: Iterator[Tagged | None] = repeat(None)
-        if not all(set(SHUFFLES) <= set(one) for some in made for one in some):
+        if not all(
+            set(SHUFFLES) <= set(shuffles)
+            for record_shuffles in own_shuffles
+            for shuffles in record_shuffles
+        ):
             if self.tagger is None:
                 warn_untagged("published numbers are over four shuffles")
             else:
                 captions = [
                     c for record in records for c in record.read("caption", tuple[str, ...])
                 ]
-                tags = iter(tags_of(self.tagger, [spaced(caption) for caption in captions]))
+                tags = iter(tag_captions(self.tagger, [spaced(caption) for caption in captions]))
         return [
             item
-            for record, some in zip(records, made, strict=True)
-            for item in self._items(folder, images, record, some, tags)
+            for record, record_shuffles in zip(records, own_shuffles, strict=True)
+            for item in self._items(folder, images, record, record_shuffles, tags)
         ]
 
     def _items(
@@ -157,7 +162,7 @@ class OrderFile:
         folder: Folder,
         images: Path,
         record: Record,
-        made: Sequence[Mapping[str, str]],
+        own_shuffles: Sequence[Mapping[str, str]],
         tags: Iterator[Tagged | None],
     ) -> Iterator[Item]:
         name = record.text("image")
@@ -165,7 +170,9 @@ class OrderFile:
         for i, caption in enumerate(record.read("caption", tuple[str, ...])):
             key = f"test/{record.key}/{i}"
             names = (self.benchmark, key)
-            options = options_of(caption, names, seed=self.seed, made=made[i], tagged=next(tags))
+            options = options_of(
+                caption, names, seed=self.seed, own_shuffles=own_shuffles[i], tagged=next(tags)
+            )
             if not all(options):
                 raise bad_record(
                     f"{record.where}: caption {i} is empty", "a caption with at least one word"
@@ -185,41 +192,43 @@ def options_of(
     names: Sequence[str],
     *,
     seed: int,
-    made: Mapping[str, str] = MappingProxyType({}),
+    own_shuffles: Mapping[str, str] = MappingProxyType({}),
     tagged: Tagged | None = None,
 ) -> dict[str, str]:
-    """The caption as a model gets it, first, and its shuffles that differ, with their kinds.
+    """The caption as models see it, then each shuffle that differs from it; texts map to kinds.
 
-    Shuffles are drawn from the seed and the names, or taken from `made`.
+    Shuffles come from `own_shuffles` if it has them; the others are drawn from the seed and names.
     """
     options = {normalised(caption): "original"}
     for kind in SHUFFLES:
-        if kind in made:
-            found: str | None = normalised(made[kind])
+        if kind in own_shuffles:
+            text: str | None = normalised(own_shuffles[kind])
         else:
             rng = generator(seed, *names, kind)
-            found = shuffle(caption, kind, rng=rng, tagged=tagged)
-        if found:
-            options.setdefault(found, kind)
+            text = shuffle(caption, kind, rng=rng, tagged=tagged)
+        if text:
+            options.setdefault(text, kind)
     return options
 
 
-def _made(record: Record) -> Sequence[Mapping[str, str]]:
-    """Shuffles that the record brings, one mapping a caption."""
+def _own_shuffles(record: Record) -> Sequence[Mapping[str, str]]:
+    """Shuffles that the record provides: one mapping per caption."""
     captions = record.read("caption", tuple[str, ...])
     if not captions:
         raise not_official(f"{record.where} has no captions", "at least one")
     if not record.has("shuffles"):
         return [{}] * len(captions)
-    made = record.read("shuffles", tuple[dict[str, str], ...])
-    unknown = sorted({kind for one in made for kind in one} - set(SHUFFLES))
-    if len(made) != len(captions) or unknown:
+    shuffles = record.read("shuffles", tuple[dict[str, str], ...])
+    unknown = sorted(
+        {kind for caption_shuffles in shuffles for kind in caption_shuffles} - set(SHUFFLES)
+    )
+    if len(shuffles) != len(captions) or unknown:
         raise UnbagError(
-            f"{record.where}: shuffles {unknown or len(made)} for {len(captions)} captions",
+            f"{record.where}: shuffles {unknown or len(shuffles)} for {len(captions)} captions",
             expected=f"one object a caption, with some of {', '.join(SHUFFLES)}",
-            hint="mend the field, or remove it to have the shuffles made",
+            hint="fix the field, or remove it to have the shuffles made",
         )
-    return made
+    return shuffles
 
 
 load_coco = OrderFile("aro_order_coco", COCO_FILE, ("val2014", "../coco/val2014"))
@@ -230,7 +239,7 @@ load_flickr30k = OrderFile(
 """5,000 cases; images are Flickr30k."""
 
 ARO_RELATION = Benchmark(
-    **described("aro_relation"),
+    **benchmark_fields("aro_relation"),
     load=load_relation,
     metrics=(Choice(),),
     headline="accuracy",
@@ -244,17 +253,17 @@ ARO_RELATION = Benchmark(
 )
 
 ARO_ATTRIBUTION = Benchmark(
-    **described("aro_attribution"),
+    **benchmark_fields("aro_attribution"),
     load=load_attribution,
     metrics=(Choice(),),
     headline="accuracy",
-    aggregates=(Aggregate(by=("pair",), least=LEAST_PAIR), Aggregate(by=("pair",)), MICRO),
+    aggregates=(Aggregate(by=("pair",), least=MIN_PAIR_CASES), Aggregate(by=("pair",)), MICRO),
     official_ties="wrong",
     files=(ATTRIBUTION_FILE,),
 )
 
 ARO_ORDER_COCO = Benchmark(
-    **described("aro_order_coco"),
+    **benchmark_fields("aro_order_coco"),
     load=load_coco,
     metrics=(Choice(),),
     headline="accuracy",
@@ -263,7 +272,7 @@ ARO_ORDER_COCO = Benchmark(
 )
 
 ARO_ORDER_FLICKR30K = Benchmark(
-    **described("aro_order_flickr30k"),
+    **benchmark_fields("aro_order_flickr30k"),
     load=load_flickr30k,
     metrics=(Choice(),),
     headline="accuracy",

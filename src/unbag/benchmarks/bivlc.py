@@ -1,6 +1,6 @@
-"""BiVLC: SugarCrepe's captions and hard negatives, with an image drawn for each hard negative.
+"""BiVLC: SugarCrepe's captions and hard negatives, with a generated image for each hard negative.
 
-Read from the Parquet files of the hub, which hold the images.
+It is read from the Parquet files of the Hugging Face hub, which contain the images.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from unbag.benchmarks.files import (
     parquet_files,
     parquet_rows,
 )
-from unbag.benchmarks.sources import described
+from unbag.benchmarks.sources import benchmark_fields
 from unbag.metrics.pairs import Groups
 from unbag.types import Benchmark, Item
 from unbag.types.json import wrong
@@ -27,7 +27,7 @@ _IMAGES = ("image", "negative_image")
 
 
 def load(root: Path | None) -> Sequence[Item]:
-    """One item a row."""
+    """Load one item per row."""
     folder = Folder.of(root, "bivlc")
     return [
         _item(record)
@@ -37,13 +37,13 @@ def load(root: Path | None) -> Sequence[Item]:
 
 
 def _item(record: Record) -> Item:
-    kind, part = record.text("type"), record.text("subtype")
+    kind, subtype = record.text("type"), record.text("subtype")
     return Item(
         id=record.key,
         images=tuple(_image(record, name) for name in _IMAGES),
         captions=record.captions("caption", "negative_caption"),
         truth=MATCHING_2,
-        tags={"type": kind, "subtype": f"{kind} {part}"},
+        tags={"type": kind, "subtype": f"{kind} {subtype}"},
     )
 
 
@@ -55,7 +55,7 @@ def _image(record: Record, name: str) -> ParquetImage:
 
 
 BIVLC = Benchmark(
-    **described("bivlc"),
+    **benchmark_fields("bivlc"),
     load=load,
     metrics=(Groups(),),
     headline="group",

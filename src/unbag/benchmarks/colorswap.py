@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from unbag.benchmarks.files import MATCHING_2, Folder
-from unbag.benchmarks.sources import described
+from unbag.benchmarks.sources import benchmark_fields
 from unbag.metrics.pairs import Groups, Relaxed
 from unbag.types import Benchmark, Item
 
 
 def load(root: Path | None) -> Sequence[Item]:
-    """The items of the test split; image names begin with images/."""
+    """Load the test split; image names begin with images/."""
     folder = Folder.of(root, "colorswap")
     images = folder.image_folder("images", "data/images").parent
     return [
@@ -30,7 +30,7 @@ def load(root: Path | None) -> Sequence[Item]:
 
 
 COLORSWAP = Benchmark(
-    **described("colorswap"),
+    **benchmark_fields("colorswap"),
     load=load,
     metrics=(Groups(), Relaxed()),
     headline="group",

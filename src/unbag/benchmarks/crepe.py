@@ -1,9 +1,9 @@
-"""CREPE: a crop of Visual Genome, its caption, and hard negatives that grow with the caption.
+"""CREPE: a crop of Visual Genome with its caption and several hard negatives.
 
 Productivity: three kinds of negatives for captions of complexity 4 to 12. Systematicity: seen and
-unseen compounds of one training set, for models trained on that set only. Files that are not there
-are named in a warning. Recall@1 among caption and negatives is our `accuracy`; the official sort
-does not define what a tie is worth, so it is wrong here.
+unseen compounds of one training set, for models trained on that set only. A warning names absent
+files. The official recall@1 among the caption and its negatives is our `accuracy`. The official
+sort leaves ties undefined, so they are wrong here.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from unbag.benchmarks.files import Folder, Record, not_official, present
-from unbag.benchmarks.sources import described
+from unbag.benchmarks.files import Folder, Record, available_files, not_official
+from unbag.benchmarks.sources import benchmark_fields
 from unbag.data.images import Box
 from unbag.metrics.choice import Choice
 from unbag.types import Aggregate, Benchmark, Item
@@ -31,7 +31,7 @@ HALVES = ("VG_100K", "VG_100K_2")
 
 @dataclass(frozen=True)
 class CrepeFile:
-    """One file, and what each of its columns of hard negatives is."""
+    """One annotation file and its columns of hard negatives."""
 
     file: str
     columns: Mapping[str, str]
@@ -58,20 +58,20 @@ FILES = tuple(source.file for source in SOURCES)
 
 
 def load(root: Path | None) -> Sequence[Item]:
-    """Items of the files that are there, one a row and kind of negatives."""
+    """Load the available files: one item per row and kind of negatives."""
     folder = Folder.of(root, "crepe")
-    there = set(present(folder, FILES))
-    base = folder.image_folder(*(f"{at}VG_100K" for at in ("", "../visual_genome/"))).parent
+    available = set(available_files(folder, FILES))
+    base = folder.image_folder(*(f"{parent}VG_100K" for parent in ("", "../visual_genome/"))).parent
     halves = _halves(base)
     items: list[Item] = []
     for source in SOURCES:
-        if source.file in there:
+        if source.file in available:
             items += _items(folder, source, base, halves)
     return items
 
 
 def _halves(base: Path) -> Mapping[str, str]:
-    """Which of the two folders of Visual Genome an image is in; the files only give its number."""
+    """The Visual Genome folder of each image file; the annotations only give image numbers."""
     return {
         path.name: half
         for half in HALVES
@@ -83,8 +83,8 @@ def _halves(base: Path) -> Mapping[str, str]:
 def _items(
     folder: Folder, source: CrepeFile, base: Path, halves: Mapping[str, str]
 ) -> Iterator[Item]:
-    wanted = ("image_id", "caption", *BOX, *source.columns)
-    for record in folder.table(source.file, columns=wanted):
+    columns = ("image_id", "caption", *BOX, *source.columns)
+    for record in folder.table(source.file, columns=columns):
         name = f"{record.caption('image_id').strip()}.jpg"
         half = halves.get(name, HALVES[0])
         image = folder.image(base, f"{half}/{name}", record.where, box=_box(record))
@@ -105,34 +105,34 @@ def _box(record: Record) -> Box:
         x, y, width, height = (round(float(record.text(name))) for name in BOX)
     except (ValueError, OverflowError) as error:
         raise not_official(
-            f"{record.where}: x, y, width, height are no box ({error})", "four numbers of pixels"
+            f"{record.where}: x, y, width, height are not a box ({error})", "four numbers of pixels"
         ) from error
     return x, y, width, height
 
 
 def _negatives(record: Record, column: str) -> list[str]:
-    """The list that stands in a cell, written as Python writes lists."""
+    """The captions in a cell, which holds a Python list literal."""
     text = record.text(column)
     try:
-        found = ast.literal_eval(text.strip())
+        captions = ast.literal_eval(text.strip())
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        found = None
+        captions = None
     if (
-        not isinstance(found, list | tuple)
-        or not found
-        or not all(isinstance(one, str) and one.strip() for one in found)
+        not isinstance(captions, list | tuple)
+        or not captions
+        or not all(isinstance(caption, str) and caption.strip() for caption in captions)
     ):
         raise not_official(
             f"{record.where}: {column} is {text[:60]!r}",
             "a list of captions, such as ['a dog', 'a cat']",
         )
-    return list(found)
+    return list(captions)
 
 
 _PRODUCTIVITY = ("part", "productivity")
 
 CREPE = Benchmark(
-    **described("crepe"),
+    **benchmark_fields("crepe"),
     load=load,
     metrics=(Choice(),),
     headline="accuracy",

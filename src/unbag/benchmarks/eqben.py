@@ -1,7 +1,7 @@
-"""EqBen, the open subset of a tenth: two frames that differ in little, and a caption of each.
+"""EqBen, the public 10 % subset: two similar frames, and a caption of each.
 
-Frames of YouCook2 are stored as NumPy arrays, blue first. The full annotation is not read: no
-public code shows its layout.
+Frames of YouCook2 are stored as NumPy arrays in BGR order. The full annotation is not supported,
+because no public code shows its layout.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unbag.benchmarks.files import MATCHING_2, Folder, Record
-from unbag.benchmarks.sources import described
+from unbag.benchmarks.sources import benchmark_fields
 from unbag.data.images import FileImage
 from unbag.metrics.pairs import Groups
 from unbag.types import Benchmark, ImageSource, Item
@@ -27,7 +27,7 @@ FILE = "eqben_subset_10percent_final.json"
 
 @dataclass(frozen=True)
 class BgrImage:
-    """A frame kept as an array [height, width, blue-green-red] in a .npy file."""
+    """A frame stored as an array [height, width, blue-green-red] in a .npy file."""
 
     path: Path
 
@@ -42,7 +42,7 @@ class BgrImage:
         return f"bgr:{FileImage(self.path).key}"
 
     def open(self) -> Image:
-        """As RGB; OSError or ValueError if that cannot be done. Nothing is unpickled."""
+        """Decode to RGB; raises OSError or ValueError on failure. Nothing is unpickled."""
         from PIL import Image
 
         try:
@@ -60,7 +60,7 @@ class BgrImage:
 
 
 def load(root: Path | None) -> Sequence[Item]:
-    """One item a record; the first folder of an image's name is the collection it is from."""
+    """Load one item per record; the first folder of an image name is its collection."""
     folder = Folder.of(root, "eqben")
     images = folder.image_folder("image_subset")
     items = []
@@ -79,12 +79,12 @@ def load(root: Path | None) -> Sequence[Item]:
 
 
 def _image(folder: Folder, images: Path, record: Record, name: str) -> ImageSource:
-    found = folder.image(images, record.caption(name), record.where)
-    return BgrImage(found.path) if found.path.suffix == ".npy" else found
+    image = folder.image(images, record.caption(name), record.where)
+    return BgrImage(image.path) if image.path.suffix == ".npy" else image
 
 
 EQBEN = Benchmark(
-    **described("eqben"),
+    **benchmark_fields("eqben"),
     load=load,
     metrics=(Groups(),),
     headline="group",

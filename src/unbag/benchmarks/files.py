@@ -1,9 +1,8 @@
-"""Reads the records of a benchmark's folder: JSON, tables, Parquet files, and where images lie.
+"""Read a benchmark's folder: records of JSON, CSV and Parquet files, and paths of images.
 
-What is wrong is named with file and record. Loaders never open an image and never drop a record in
-silence. Parquet files are laid out as the Hugging Face hub stores data sets with images: a column
-of images is a struct of `bytes` (the encoded file) and `path`. Text is read at once; an image
-only when it is opened.
+Errors name the file and the record. Loaders never open an image and never drop a record silently.
+Parquet files have the layout of the Hugging Face hub: an image column is a struct of `bytes` (the
+encoded file) and `path`. Text is read immediately, an image when it is opened.
 """
 
 from __future__ import annotations
@@ -33,17 +32,17 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 FIRST_OF_2: BoolArray = np.array([[True, False]])
-"""One image, the true caption first. Shared by all items: half a million arrays cost memory."""
+"""One image, the true caption first. All items share it, to save memory."""
 FIRST_AND_THIRD: BoolArray = np.array([[True, False, True]])
 """One image; original, hard negative, hard positive."""
 SECOND_OF_2: BoolArray = np.array([[False, True]])
 MATCHING_2: BoolArray = np.eye(2, dtype=np.bool_)
 MATCHING_4: BoolArray = np.eye(4, dtype=np.bool_)
-SHOWN = 10
-"""Absent files that a warning names."""
+MAX_LISTED = 10
+"""Absent files listed in a warning."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_LONGEST_NAME = 255
-"""Bytes of one part of a path: more than this, no usual file system holds."""
+_MAX_NAME_BYTES = 255
+"""Longest part of a path, in bytes, that common file systems support."""
 
 
 for _shared in (FIRST_OF_2, SECOND_OF_2, FIRST_AND_THIRD, MATCHING_2, MATCHING_4):
@@ -62,7 +61,7 @@ class Folder:
 
     @classmethod
     def of(cls, root: Path | None, benchmark: str) -> Folder:
-        """The folder that `load` was given."""
+        """The folder passed to `load`; an error if there is none."""
         if root is None:
             raise UnbagError(
                 f"benchmark {benchmark!r} is read from files",
@@ -72,11 +71,11 @@ class Folder:
         return cls(root, benchmark)
 
     def has(self, name: str) -> bool:
-        """Whether a file is there."""
+        """Whether the file exists."""
         return (self.root / name).is_file()
 
     def json(self, name: str) -> object:
-        """A JSON file."""
+        """The content of a JSON file."""
         text = self.text(name)
         try:
             return json.loads(text, object_pairs_hook=_unique)
@@ -87,19 +86,23 @@ class Folder:
         """The records of a JSON list, or the values of a JSON object, in their order."""
         content = self.json(name)
         if isinstance(content, list):
-            found = [Record(v, str(i), f"{name}, record {i}") for i, v in enumerate(content)]
+            records = [
+                Record(value, str(i), f"{name}, record {i}") for i, value in enumerate(content)
+            ]
         elif isinstance(content, dict):
-            found = [Record(v, key, f"{name}, record {key!r}") for key, v in content.items()]
+            records = [
+                Record(value, key, f"{name}, record {key!r}") for key, value in content.items()
+            ]
         else:
             raise not_official(
                 f"{name} of {self.benchmark} holds a {type(content).__name__}",
                 "a list or an object of records",
             )
-        return self._some(name, found)
+        return self._nonempty(name, records)
 
     def lines(self, name: str) -> list[Record]:
         """The records of a JSON-lines file."""
-        found = []
+        records = []
         for number, line in enumerate(self.text(name).split("\n"), start=1):
             if not line.strip():
                 continue
@@ -107,11 +110,11 @@ class Folder:
                 value = json.loads(line, object_pairs_hook=_unique)
             except (ValueError, RecursionError) as error:
                 raise self._broken(f"{name}, line {number}", error) from error
-            found.append(Record(value, str(number), f"{name}, line {number}"))
-        return self._some(name, found)
+            records.append(Record(value, str(number), f"{name}, line {number}"))
+        return self._nonempty(name, records)
 
     def table(self, name: str, *, columns: Sequence[str]) -> list[Record]:
-        """The rows of a comma-separated file as records of text, if it has the columns."""
+        """The rows of a CSV file as records of text; an error if a column is missing."""
         reader = csv.DictReader(StringIO(self.text(name)))
         try:
             rows = list(reader)
@@ -124,32 +127,33 @@ class Folder:
                 expected=f"the columns {', '.join(columns)}",
                 hint=f"found {', '.join(map(str, reader.fieldnames or ()))}; check the file",
             )
-        found = [Record(row, str(i), f"{name}, row {i}") for i, row in enumerate(rows, start=1)]
-        return self._some(name, found)
+        records = [Record(row, str(i), f"{name}, row {i}") for i, row in enumerate(rows, start=1)]
+        return self._nonempty(name, records)
 
     def image_folder(self, *places: str) -> Path:
-        """The first of these places that is there, or the first one if none is.
+        """The first of these folders that exists, or the first one if none does.
 
-        Places are relative to the benchmark's folder; ../coco/val2017 shares images between
+        They are relative to the benchmark's folder; ../coco/val2017 shares images between
         benchmarks.
         """
         return next(
-            (self.root / p for p in places if (self.root / p).is_dir()), self.root / places[0]
+            (self.root / place for place in places if (self.root / place).is_dir()),
+            self.root / places[0],
         )
 
     def image(self, folder: Path, name: str, where: str, *, box: Box | None = None) -> FileImage:
-        """An image by its official name; the same object for the same name, so it is read once."""
-        # Many items share an image, and putting a path together is what loading spends most on.
+        """An image by its official name; the same name gives the same object."""
+        # Many items share an image, and building paths dominates the loading time.
         known = self._images.get((folder, name, box))
         if known is not None:
             return known
         relative = PurePosixPath(name)
         if not name or relative.is_absolute() or ".." in relative.parts or _CONTROL.search(name):
             raise not_official(
-                f"{where}: {name!r} is no image name",
+                f"{where}: {name!r} is not an image name",
                 "a path below the image folder, without control characters",
             )
-        if len(name) * 4 > _LONGEST_NAME:
+        if len(name) * 4 > _MAX_NAME_BYTES:
             _check_lengths(relative, where)
         return self._images.setdefault((folder, name, box), FileImage(folder / relative, box))
 
@@ -158,7 +162,7 @@ class Folder:
         return tuple(self.image(folder, name, where) for name in names)
 
     def text(self, name: str) -> str:
-        """A whole text file."""
+        """The content of a text file."""
         path = self.root / name
         try:
             return path.read_text(encoding="utf-8-sig")
@@ -171,14 +175,14 @@ class Folder:
         except (OSError, UnicodeDecodeError) as error:
             raise self._broken(name, error) from error
 
-    def _some(self, name: str, found: list[Record]) -> list[Record]:
-        if not found:
+    def _nonempty(self, name: str, records: list[Record]) -> list[Record]:
+        if not records:
             raise UnbagError(
                 f"{name} of {self.benchmark} has no records",
                 expected="at least one: an empty file would leave its part of the number out",
                 hint="download it again",
             )
-        return found
+        return records
 
     def _broken(self, name: str, error: Exception) -> UnbagError:
         return UnbagError(
@@ -189,7 +193,7 @@ class Folder:
 
 
 class Record(NamedTuple):
-    """One record of a file, and where it stands, for messages."""
+    """One record of a file, with its location for messages."""
 
     value: object
     key: str
@@ -198,7 +202,7 @@ class Record(NamedTuple):
     """Such as "add_att.json, record 17"."""
 
     def read(self, name: str, kind: type[T]) -> T:
-        """A field of this type; anything else is a UnbagError that names it."""
+        """A field of this type; raises an UnbagError that names the field otherwise."""
         return read_field(self.value, name, kind, self.where)
 
     def text(self, name: str) -> str:
@@ -206,15 +210,15 @@ class Record(NamedTuple):
         return read_field(self.value, name, str, self.where)
 
     def has(self, name: str) -> bool:
-        """Whether there is such a field."""
+        """Whether the record has this field."""
         return isinstance(self.value, dict) and name in self.value
 
     def captions(self, *names: str) -> tuple[str, ...]:
-        """Text fields that are not empty."""
+        """Several text fields, none of them empty."""
         return tuple(self.caption(name) for name in names)
 
     def caption(self, name: str) -> str:
-        """A text field that is not empty."""
+        """A text field that must not be empty."""
         text = self.text(name)
         if not text.strip():
             raise bad_record(f"{self.where}: {name} is empty", "a caption")
@@ -222,29 +226,29 @@ class Record(NamedTuple):
 
 
 def not_official(message: str, expected: str) -> UnbagError:
-    """The error for a file that is not as its authors publish it."""
+    """The error for a file that differs from the official one."""
     return UnbagError(message, expected=expected, hint="check that it is the official file")
 
 
 def bad_record(message: str, expected: str) -> UnbagError:
-    """The error for a record that official files have and nobody can use."""
-    hint = "mend or remove that record, and say so beside your number"
+    """The error for a record of an official file that cannot be used."""
+    hint = "fix or remove that record, and say so beside your number"
     return UnbagError(message, expected=expected, hint=hint)
 
 
-def named(record: Record, names: Sequence[str]) -> Record:
-    """The record as if its file had named the cells."""
+def with_field_names(record: Record, names: Sequence[str]) -> Record:
+    """The cells of a list record, under field names."""
     value = record.value
     if not isinstance(value, list) or len(value) != len(names):
-        found = f"a list of {len(value)}" if isinstance(value, list) else type(value).__name__
-        raise not_official(f"{record.where} is {found}", f"a list [{', '.join(names)}]")
+        content = f"a list of {len(value)}" if isinstance(value, list) else type(value).__name__
+        raise not_official(f"{record.where} is {content}", f"a list [{', '.join(names)}]")
     return Record(dict(zip(names, value, strict=True)), record.key, record.where)
 
 
-def present(folder: Folder, files: Sequence[str]) -> tuple[str, ...]:
-    """The files that are there; a warning names the others, and none at all is an error.
+def available_files(folder: Folder, files: Sequence[str]) -> tuple[str, ...]:
+    """The files that exist; a warning lists the others, and it is an error if there are none.
 
-    For benchmarks whose release is incomplete: the number then no longer stands for the whole one.
+    For benchmarks whose release may be incomplete; the score then covers only a part.
     """
     missing = tuple(name for name in files if not folder.has(name))
     if len(missing) == len(files):
@@ -254,12 +258,12 @@ def present(folder: Folder, files: Sequence[str]) -> tuple[str, ...]:
             hint=f"`unbag data check {folder.benchmark} --data ...` says how to lay them out",
         )
     if missing:
-        more = f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
+        more = f" and {len(missing) - MAX_LISTED} more" if len(missing) > MAX_LISTED else ""
         are = "is" if len(missing) == 1 else "are"
         warnings.warn(
             IncompleteWarning(
                 f"{len(missing)} of {len(files)} files {are} absent, so averages are over the "
-                f"rest: {', '.join(missing[:SHOWN])}{more}"
+                f"rest: {', '.join(missing[:MAX_LISTED])}{more}"
             ),
             stacklevel=3,
         )
@@ -267,37 +271,39 @@ def present(folder: Folder, files: Sequence[str]) -> tuple[str, ...]:
 
 
 def _check_lengths(relative: PurePosixPath, where: str) -> None:
-    long = next((part for part in relative.parts if len(part.encode()) > _LONGEST_NAME), None)
-    if long is not None:
+    long_part = next(
+        (part for part in relative.parts if len(part.encode()) > _MAX_NAME_BYTES), None
+    )
+    if long_part is not None:
         raise not_official(
-            f"{where}: the image name {long[:40]!r}... has {len(long.encode())} bytes",
-            f"at most {_LONGEST_NAME}, which is what a file system holds",
+            f"{where}: the image name {long_part[:40]!r}... has {len(long_part.encode())} bytes",
+            f"at most {_MAX_NAME_BYTES}, which is what a file system holds",
         )
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """An object whose keys are all different; json would keep the last in silence."""
-    found = dict(pairs)
-    for name in found:
+    """An object with unique keys; json would silently use the last of two equal ones."""
+    record = dict(pairs)
+    for name in record:
         if not is_whole_text(name):
             raise ValueError(f"the key {name!r} holds half a character")
-    if len(found) < len(pairs):
+    if len(record) < len(pairs):
         names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {twice!r} stands twice in one object")
-    return found
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {repeated!r} stands twice in one object")
+    return record
 
 
 def parquet_files(folder: Folder, pattern: str) -> Sequence[Path]:
-    """The files of a pattern in their order, or an error if there is none."""
-    found = sorted(folder.root.glob(pattern))
-    if not found:
+    """The files that match a pattern, sorted; an error if there are none."""
+    paths = sorted(folder.root.glob(pattern))
+    if not paths:
         raise UnbagError(
             f"{folder.benchmark} has no file {folder.root / pattern}",
             expected="the Parquet files of the data set",
             hint=f"`unbag data check {folder.benchmark} --data ...` says where they come from",
         )
-    return found
+    return paths
 
 
 def parquet_rows(
@@ -310,20 +316,22 @@ def parquet_rows(
     try:
         with ParquetFile(path) as file:
             _check_columns(folder, path, file.schema_arrow, texts=texts, images=images)
-            found: list[Record] = []
+            records: list[Record] = []
             for group in range(file.num_row_groups):
                 rows = file.read_row_group(group, columns=list(texts)).to_pylist()
-                for at, row in enumerate(rows):
-                    cells = {name: ParquetImage(path, name, group, at) for name in images}
-                    key = f"{path.name}/{len(found)}"
-                    found.append(Record({**row, **cells}, key, f"{path.name}, row {len(found)}"))
+                for index, row in enumerate(rows):
+                    cells = {name: ParquetImage(path, name, group, index) for name in images}
+                    key = f"{path.name}/{len(records)}"
+                    records.append(
+                        Record({**row, **cells}, key, f"{path.name}, row {len(records)}")
+                    )
     except (ArrowException, OSError, ValueError) as error:
         raise UnbagError(
             f"{path.name} of {folder.benchmark} cannot be read: {error}",
             expected="the official Parquet file, whole",
             hint="download it again",
         ) from error
-    return found
+    return records
 
 
 def _check_columns(
@@ -337,9 +345,9 @@ def _check_columns(
             kind = schema.field(name).type
             fits = is_struct(kind) and kind.get_field_index("bytes") >= 0
         if not fits:
-            what = "image column" if name in images else "column"
+            column_kind = "image column" if name in images else "column"
             raise UnbagError(
-                f"{path.name} of {folder.benchmark} has no {what} {name!r}",
+                f"{path.name} of {folder.benchmark} has no {column_kind} {name!r}",
                 expected=f"the columns {', '.join((*texts, *images))}",
                 hint=f"found {', '.join(schema.names)}; check that it is the official file",
             )
@@ -352,7 +360,7 @@ class ParquetImage:
     path: Path
     column: str
     group: int
-    """The row group it stands in; they are read one at a time."""
+    """Its row group; row groups are read one at a time."""
     row: int
     """Its row in that group."""
 
@@ -363,11 +371,11 @@ class ParquetImage:
 
     @property
     def key(self) -> str:
-        """Hash of the encoded image; of its place if it cannot be read."""
+        """Hash of the encoded image, or of its location if it cannot be read."""
         return encoded_key(self._encoded, self.name)
 
     def open(self) -> Image:
-        """Decode to RGB; OSError or ValueError if that cannot be done."""
+        """Decode to RGB; raises OSError or ValueError on failure."""
         from PIL import Image
 
         try:
@@ -376,7 +384,7 @@ class ParquetImage:
         except (OSError, ValueError, MemoryError):
             raise
         except Exception as error:
-            # Decoders that meet damaged bytes raise anything: struct.error, IndexError, zlib.error.
+            # On damaged bytes decoders raise anything: struct.error, IndexError, zlib.error.
             raise ValueError(f"{type(error).__name__}: {error}") from error
 
     def _encoded(self) -> bytes:
@@ -389,7 +397,7 @@ class ParquetImage:
 
 @lru_cache(maxsize=4)
 def _cells(path: str, changed: int, group: int, column: str) -> list[bytes | None]:
-    """Encoded images of one row group, a hundred or so; `changed` renews what was rewritten."""
+    """Encoded images of one row group (about 100); `changed` invalidates rewritten files."""
     from pyarrow.parquet import ParquetFile
 
     with ParquetFile(path) as file:

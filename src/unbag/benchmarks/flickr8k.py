@@ -1,7 +1,7 @@
 """Flickr8k with human judgements: how well does a caption describe the photograph?
 
-Two sets of ratings over the same images: three experts from 1 to 4, and the share of yes of a
-crowd. Which lines count, and which tau, follows the evaluation that CLIPScore published.
+There are two sets of ratings of the same images: from 1 to 4 by three experts, and the share of
+"yes" answers of crowd workers. The lines that count and the kind of tau follow CLIPScore's code.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from unbag.benchmarks.files import Folder, not_official
-from unbag.benchmarks.sources import described
+from unbag.benchmarks.sources import benchmark_fields
 from unbag.errors import UnbagError
 from unbag.metrics.statements import Correlation
 from unbag.types import Benchmark, Item, Loader
@@ -20,12 +20,12 @@ from unbag.types import Benchmark, Item, Loader
 TOKENS = "Flickr8k.token.txt"
 EXPERTS = "ExpertAnnotations.txt"
 CROWD = "CrowdFlowerAnnotations.txt"
-# The archive of the authors writes it with an e.
+# Spelled with an e in the authors' archive.
 _IMAGES = "Flicker8k_Dataset"
 
 
 def load_experts(root: Path | None) -> Sequence[Item]:
-    """One item a rating, so three a line; captions written for the image itself are left out."""
+    """Load one item per rating (three per line), without captions written for the image itself."""
     folder = Folder.of(root, "flickr8k")
     captions = _captions(folder)
     own: dict[str, set[str]] = {}
@@ -35,7 +35,7 @@ def load_experts(root: Path | None) -> Sequence[Item]:
     for number, (image, name, *cells) in _rows(folder, EXPERTS):
         where = f"{EXPERTS}, line {number}"
         caption = _caption(captions, name, where)
-        ratings = [_number(cell, where, least=1, most=4) for cell in cells]
+        ratings = [_number(cell, where, low=1, high=4) for cell in cells]
         if caption not in own.get(_stem(image), ()):
             for expert, rating in enumerate(ratings, start=1):
                 items.append(
@@ -45,13 +45,13 @@ def load_experts(root: Path | None) -> Sequence[Item]:
 
 
 def load_crowd(root: Path | None) -> Sequence[Item]:
-    """One item a line; the rating is the share of yes."""
+    """Load one item per line; the rating is the share of "yes" answers."""
     folder = Folder.of(root, "flickr8k_crowd")
     captions = _captions(folder)
     items = []
     for number, (image, name, *cells) in _rows(folder, CROWD):
         where = f"{CROWD}, line {number}"
-        share, yes, no = (_number(cell, where, least=0, most=1e6) for cell in cells)
+        share, yes, no = (_number(cell, where, low=0, high=1e6) for cell in cells)
         if not yes + no or abs(share - yes / (yes + no)) > 1e-5:
             raise not_official(
                 f"{where}: a share of {share:g} with {yes:g} yes and {no:g} no",
@@ -63,8 +63,8 @@ def load_crowd(root: Path | None) -> Sequence[Item]:
 
 
 def _rows(folder: Folder, file: str, cells: int = 5) -> list[tuple[int, list[str]]]:
-    """Lines of cells between tabs, with their number."""
-    found = []
+    """The tab-separated cells of each line, with the line number."""
+    rows = []
     for number, line in enumerate(folder.text(file).split("\n"), start=1):
         if not line.strip():
             continue
@@ -75,26 +75,26 @@ def _rows(folder: Folder, file: str, cells: int = 5) -> list[tuple[int, list[str
                 expected=f"{cells} cells between tabs",
                 hint="check that it is the official file, whole",
             )
-        found.append((number, row))
-    if not found:
+        rows.append((number, row))
+    if not rows:
         raise UnbagError(
             f"{file} of {folder.benchmark} has no records",
             expected=f"lines of {cells} cells between tabs",
             hint="download it again",
         )
-    return found
+    return rows
 
 
 def _captions(folder: Folder) -> Mapping[str, str]:
-    """Captions by name of the image, # and a number."""
-    found: dict[str, str] = {}
+    """Captions by "<image>#<number>"."""
+    captions: dict[str, str] = {}
     for number, (name, caption) in _rows(folder, TOKENS, cells=2):
-        if name in found:
+        if name in captions:
             raise not_official(
                 f"{TOKENS}, line {number}: {name!r} stands twice", "every caption once"
             )
-        found[name] = caption
-    return found
+        captions[name] = caption
+    return captions
 
 
 def _caption(captions: Mapping[str, str], name: str, where: str) -> str:
@@ -108,27 +108,27 @@ def _caption(captions: Mapping[str, str], name: str, where: str) -> str:
 
 
 def _stem(name: str) -> str:
-    """One image stands in the token file with an ending of its own, so endings do not count."""
+    """The name of an image without its extension, which differs in the token file for one image."""
     return name.split("#")[0].split(".")[0]
 
 
-def _number(cell: str, where: str, *, least: float, most: float) -> float:
+def _number(cell: str, where: str, *, low: float, high: float) -> float:
     try:
-        found = float(cell)
+        number = float(cell)
     except ValueError:
-        found = float("nan")
-    if not least <= found <= most:
+        number = float("nan")
+    if not low <= number <= high:
         raise not_official(
-            f"{where}: {cell!r} is no rating", f"a number from {least:g} to {most:g}"
+            f"{where}: {cell!r} is not a rating", f"a number from {low:g} to {high:g}"
         )
-    return found
+    return number
 
 
 def _item(folder: Folder, image: str, caption: str, rating: float, where: str, name: str) -> Item:
     return Item(
         id=name,
         images=(folder.image(folder.image_folder(_IMAGES), image, where),),
-        # As the public evaluation does, which also puts "A photo depicts" before it.
+        # As in CLIPScore's code, which also prepends "A photo depicts".
         captions=(" ".join(caption.split()),),
         truth=np.array([[rating]], dtype=np.float64),
         group=image,
@@ -137,7 +137,7 @@ def _item(folder: Folder, image: str, caption: str, rating: float, where: str, n
 
 def _benchmark(name: str, load: Loader, file: str, tau: str) -> Benchmark:
     return Benchmark(
-        **described(name),
+        **benchmark_fields(name),
         load=load,
         metrics=(Correlation(),),
         headline=tau,

@@ -1,9 +1,9 @@
-"""Hard positives: a caption, a hard negative, and the caption reworded with the meaning kept.
+"""Hard positives: a caption, a hard negative, and a rewording with the same meaning.
 
 `data/` and `swapped_data/` are parallel lists: the true caption of the first is the original, that
 of the second the hard positive. In 16 of the 27,443 REPLACE triples the negative repeats one of
-the two; they are loaded, and left out by the metric. Ten hard positives were made by replacing
-inside a longer word ("whiteboard" became "ivoryboard"): tagged positive=substring accident.
+the two; they are loaded, but the metric leaves them out. In ten hard positives a part of a longer
+word was replaced ("whiteboard" became "ivoryboard"): tagged positive=substring accident.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from unbag.benchmarks.aro import BOX, attribute_pair, box
 from unbag.benchmarks.files import FIRST_AND_THIRD, Folder, Record
-from unbag.benchmarks.sources import described
+from unbag.benchmarks.sources import benchmark_fields
 from unbag.errors import UnbagError
 from unbag.metrics.triples import Triples
 from unbag.types import MICRO, Aggregate, Benchmark, ImageSource, Item
@@ -33,16 +33,16 @@ REPLACED = frozenset(
 
 
 class RowPair(NamedTuple):
-    """The same row of both lists."""
+    """One row of both lists."""
 
     original: Record
     positive: Record
 
 
 def load_replace(root: Path | None) -> Sequence[Item]:
-    """Both REPLACE subsets, with whole images of Visual Genome."""
+    """Load both REPLACE subsets, with whole images of Visual Genome."""
     folder = Folder.of(root, "hard_positive_replace")
-    # data/ is there in any case, for the annotations: look for the images below it.
+    # data/ always exists, for the annotations: look for an image folder below it.
     images = folder.image_folder("data/VG_100K", "../visual_genome/VG_100K").parent
     items = []
     for subset in SUBSETS:
@@ -56,31 +56,32 @@ def load_replace(root: Path | None) -> Sequence[Item]:
 
 
 def load_swap(root: Path | None) -> Sequence[Item]:
-    """SWAP: the rows of VG-Attribution with both halves exchanged as the hard positive.
+    """Load SWAP: rows of VG-Attribution whose hard positive exchanges both halves of the caption.
 
-    The official code cuts out the box of the row; rows without one are scored whole.
+    As in the official code images are cropped to the row's box; rows without one use the whole
+    image.
     """
     folder = Folder.of(root, "hard_positive_swap")
     images = folder.image_folder("data/images", "../aro_attribution/images", "../aro/images")
     items = []
     for row in _rows(folder, SWAP_FILE):
         name = row.original.text("image_path").removeprefix("data/")
-        cut = box(row.original) if any(map(row.original.has, BOX)) else None
-        image = folder.image(images, name, row.original.where, box=cut)
+        crop = box(row.original) if any(map(row.original.has, BOX)) else None
+        image = folder.image(images, name, row.original.where, box=crop)
         tags = {"pair": attribute_pair(row.original)} if row.original.has("attributes") else {}
         items.append(_item("swap", row, image, tags))
     return items
 
 
 def is_accident(original: str, positive: str) -> bool:
-    """Whether a word was changed that merely contains one of the words to replace."""
+    """Whether a changed word merely contains one of the words to replace."""
     old, new = original.split(), positive.split()
     changed = {a for a, b in zip(old, new, strict=False) if a != b}
     return len(old) == len(new) and not changed <= REPLACED
 
 
 def _rows(folder: Folder, name: str) -> Iterator[RowPair]:
-    """Both lists side by side; they must agree in everything but the true caption."""
+    """The rows of both lists in pairs; they may only differ in the true caption."""
     first, second = (folder.records(f"{place}/{name}") for place in FOLDERS)
     if len(first) != len(second):
         raise UnbagError(
@@ -117,7 +118,7 @@ def _item(subset: str, row: RowPair, image: ImageSource, tags: Mapping[str, str]
 
 
 REPLACE = Benchmark(
-    **described("hard_positive_replace"),
+    **benchmark_fields("hard_positive_replace"),
     load=load_replace,
     metrics=(Triples(),),
     headline="augmented",
@@ -127,7 +128,7 @@ REPLACE = Benchmark(
 )
 
 SWAP = Benchmark(
-    **described("hard_positive_swap"),
+    **benchmark_fields("hard_positive_swap"),
     load=load_swap,
     metrics=(Triples(),),
     headline="augmented",

@@ -1,4 +1,4 @@
-"""MMVP and MMVP-VLM: two images that CLIP takes for one, with questions or with statements."""
+"""MMVP and MMVP-VLM: pairs of images that CLIP confuses, with questions or with statements."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from unbag.benchmarks.files import FIRST_OF_2, MATCHING_2, SECOND_OF_2, Folder, Record, not_official
-from unbag.benchmarks.sources import described
+from unbag.benchmarks.sources import benchmark_fields
 from unbag.errors import UnbagError
 from unbag.metrics.choice import Choice
 from unbag.metrics.pairs import Groups, JoinedPairs, Relaxed
@@ -22,7 +22,7 @@ PROMPT = "a photo of "
 
 
 def load(root: Path | None, *, is_corrected: bool = False) -> Sequence[Item]:
-    """One item a question; two consecutive ones are a group. Images are numbered from 1."""
+    """Load one item per question; two consecutive ones form a group. Images count from 1."""
     folder = Folder.of(root, "mmvp")
     images = folder.image_folder("MMVP Images", "images")
     items = []
@@ -49,11 +49,11 @@ def load(root: Path | None, *, is_corrected: bool = False) -> Sequence[Item]:
 
 
 load_corrected = partial(load, is_corrected=True)
-"""The same with the answers of ERRATA."""
+"""Like `load`, with the corrected answers of ERRATA."""
 
 
 def load_vlm(root: Path | None) -> Sequence[Item]:
-    """One item a pair of statements, in consecutive rows with an odd and an even id."""
+    """Load one item per pair of statements: consecutive rows with an odd and an even id."""
     folder = Folder.of(root, "mmvp_vlm")
     images = folder.image_folder("MLLM_VLM Images", "images")
     rows = folder.table("Questions.csv", columns=("Question ID", "Type", "Statement"))
@@ -98,10 +98,10 @@ def _check_even(rows: Sequence[Record], name: str) -> None:
 
 def _options(record: Record) -> tuple[str, str]:
     text = record.caption("Options")
-    found = re.fullmatch(r"\s*\(a\)\s*(\S.*?)\s*\(b\)\s*(\S.*?)\s*", text, flags=re.DOTALL)
-    if not found:
+    match = re.fullmatch(r"\s*\(a\)\s*(\S.*?)\s*\(b\)\s*(\S.*?)\s*", text, flags=re.DOTALL)
+    if not match:
         raise not_official(f"{record.where}: Options is {text!r}", "'(a) ... (b) ...'")
-    return found[1], found[2]
+    return match[1], match[2]
 
 
 def _answer(record: Record) -> str:
@@ -119,7 +119,7 @@ def _number(record: Record) -> int:
 
 
 MMVP = Benchmark(
-    **described("mmvp"),
+    **benchmark_fields("mmvp"),
     load=load,
     errata=Errata(
         "answers",
@@ -133,7 +133,7 @@ MMVP = Benchmark(
     files=("Questions.csv",),
 )
 MMVP_VLM = Benchmark(
-    **described("mmvp_vlm"),
+    **benchmark_fields("mmvp_vlm"),
     load=load_vlm,
     metrics=(Groups(), Relaxed()),
     headline="image",

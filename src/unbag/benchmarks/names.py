@@ -1,4 +1,4 @@
-"""Benchmarks by name: registered ones, families of them, and package.module:NAME."""
+"""Find benchmarks by name: registered ones, families of them, and package.module:NAME."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from unbag.types import Benchmark
 
 
 def benchmark(name: str) -> Benchmark:
-    """A registered benchmark, package.module:NAME, or order_free: or two_way: before it."""
+    """A registered benchmark or package.module:NAME, with an optional order_free: or two_way:."""
     kind, _, rest = name.partition(":")
     if kind == "order_free" and rest:
         from unbag.benchmarks.retrieval import order_free
@@ -20,22 +20,24 @@ def benchmark(name: str) -> Benchmark:
         from unbag.benchmarks.whatsup import two_way
 
         return two_way(benchmark(rest))
-    found = find("benchmark", name)
-    if not isinstance(found, Benchmark):
+    value = find("benchmark", name)
+    if not isinstance(value, Benchmark):
         raise UnbagError(
-            f"the benchmark {name!r} is a {type(found).__name__}",
+            f"the benchmark {name!r} is a {type(value).__name__}",
             expected="a value of unbag.types.Benchmark",
         )
-    return found
+    return value
 
 
-def find_benchmarks(asked: Sequence[str]) -> list[Benchmark]:
-    """Each name, each family (`world` is every world-*), each package.module:NAME, once."""
+def find_benchmarks(requested: Sequence[str]) -> list[Benchmark]:
+    """The benchmarks of all names; a family (`world`) stands for all its members (world-*)."""
     known = names("benchmark")
-    found: dict[str, Benchmark] = {}
-    for name in asked:
-        family = [k for k in known if k.startswith((f"{name}-", f"{name}_"))]
-        for one in [name] if name in known or not family else family:
-            thing = benchmark(one)
-            found[thing.name] = thing
-    return list(found.values())
+    benchmarks: dict[str, Benchmark] = {}
+    for name in requested:
+        family = [
+            known_name for known_name in known if known_name.startswith((f"{name}-", f"{name}_"))
+        ]
+        for member in [name] if name in known or not family else family:
+            value = benchmark(member)
+            benchmarks[value.name] = value
+    return list(benchmarks.values())

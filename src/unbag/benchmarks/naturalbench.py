@@ -9,8 +9,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from unbag.benchmarks.files import FIRST_OF_2, SECOND_OF_2, Folder, Record, named, not_official
-from unbag.benchmarks.sources import described
+from unbag.benchmarks.files import (
+    FIRST_OF_2,
+    SECOND_OF_2,
+    Folder,
+    Record,
+    not_official,
+    with_field_names,
+)
+from unbag.benchmarks.sources import benchmark_fields
 from unbag.errors import UnbagError
 from unbag.metrics.choice import Choice
 from unbag.metrics.pairs import Joined
@@ -23,10 +30,13 @@ ANSWERS: Mapping[str, tuple[str, str]] = MappingProxyType(
 
 
 def load(root: Path | None) -> Sequence[Item]:
-    """One item a row. The question is asked as it stands, with its instruction how to answer."""
+    """Load one item per row. Questions are used unchanged; they say how to answer."""
     folder = Folder.of(root, "naturalbench")
     images = folder.image_folder("images")
-    records = [named(row, ["question", "image", "answer", "type"]) for row in folder.records(FILE)]
+    records = [
+        with_field_names(row, ["question", "image", "answer", "type"])
+        for row in folder.records(FILE)
+    ]
     if len(records) % 4:
         raise UnbagError(
             f"{FILE} of naturalbench has {len(records)} rows",
@@ -61,20 +71,20 @@ def _item(folder: Folder, images: Path, record: Record, group: int) -> Item:
 
 
 def _check_group(group: Sequence[Record]) -> None:
-    """Two questions x two images, in this order."""
+    """Check that four rows are two questions x two images, in this order."""
     questions = [record.caption("question") for record in group]
     images = [record.caption("image") for record in group]
     fits = questions[0] == questions[1] != questions[2] == questions[3]
     if not fits or not (images[0] == images[2] != images[1] == images[3]):
         raise UnbagError(
-            f"{group[0].where} and the next three are no group",
+            f"{group[0].where} and the next three are not a group",
             expected="question 0 about image 0 and 1, then question 1 about image 0 and 1",
             hint="check that it is the official file, in its order",
         )
 
 
 NATURALBENCH = Benchmark(
-    **described("naturalbench"),
+    **benchmark_fields("naturalbench"),
     load=load,
     metrics=(Joined(), Choice()),
     headline="all_four",

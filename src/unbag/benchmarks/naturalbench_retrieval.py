@@ -1,7 +1,7 @@
 """NaturalBench as retrieval: two photographs and a caption of each, from the authors' archive.
 
-Read from metadata.json and images/ of NaturalBench-Retrieval.zip; it is another file than that of
-the questions (`naturalbench`).
+It is read from metadata.json and images/ of NaturalBench-Retrieval.zip; the questions
+(`naturalbench`) are in another file.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from unbag.benchmarks.files import MATCHING_2, Folder
-from unbag.benchmarks.sources import described
+from unbag.benchmarks.sources import benchmark_fields
 from unbag.errors import UnbagError
 from unbag.metrics.pairs import Groups
 from unbag.types import Benchmark, Item
@@ -19,16 +19,16 @@ FILE = "metadata.json"
 
 
 def load(root: Path | None) -> Sequence[Item]:
-    """One item a record; records are numbered from 0 in their order, as official code demands."""
+    """Load one item per record; as in the official code their indices must count from 0."""
     folder = Folder.of(root, "naturalbench_retrieval")
     images = folder.image_folder("images")
     items = []
-    for at, record in enumerate(folder.records(FILE)):
+    for position, record in enumerate(folder.records(FILE)):
         index = record.read("index", int)
-        if index != at:
+        if index != position:
             raise UnbagError(
                 f"{record.where}: index is {index}",
-                expected=f"{at}, its place in the file",
+                expected=f"{position}, its place in the file",
                 hint="check that it is the official file, in its order",
             )
         items.append(
@@ -43,7 +43,7 @@ def load(root: Path | None) -> Sequence[Item]:
 
 
 NATURALBENCH_RETRIEVAL = Benchmark(
-    **described("naturalbench_retrieval"),
+    **benchmark_fields("naturalbench_retrieval"),
     load=load,
     metrics=(Groups(),),
     headline="group",

@@ -1,9 +1,9 @@
 """COCO and Flickr30k retrieval on the Karpathy test split: one gallery, all captions.
 
-Their order-free versions ask whether retrieval can be solved without order: captions, or images,
-are shuffled as queries and in the gallery alike, and recall is compared with that of the original
-(methods.md 3.4). Shuffled captions keep their case and punctuation; a caption that has no other
-order stays as it is.
+The order-free versions test whether retrieval can be solved without order. They shuffle captions
+or images, both as queries and in the gallery, and compare recall with that of the original
+(methods.md 3.4). Shuffled captions keep their case and punctuation; a caption whose words have
+only one order stays unchanged.
 
 Dimensions: T true cells.
 """
@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 
 from unbag.benchmarks.files import Folder, bad_record
-from unbag.benchmarks.sources import described
-from unbag.benchmarks.taggers import tags_of, warn_untagged
+from unbag.benchmarks.sources import benchmark_fields
+from unbag.benchmarks.taggers import tag_captions, warn_untagged
 from unbag.data.images import GRIDS, FileImage, ShuffledImage
 from unbag.edits.shuffles import BY_TAG, BY_WORD, Tagged, Tagger, shuffle, spaced
 from unbag.errors import UnbagError
@@ -36,23 +36,23 @@ TEXT = (
 )
 
 SHUFFLES = (*TEXT, *GRIDS)
-"""Every shuffle of captions, then every shuffle of images."""
+"""All shuffles: of captions, then of images."""
 TAG, ORIGINAL = "shuffle", "none"
 _ABOUT = (
-    "Its queries and gallery again with the words of the captions, or the parts of the images, "
-    "shuffled: what is retained was found without order."
+    "Queries and gallery with shuffled caption words or shuffled image tiles: the recall that "
+    "remains needs no order."
 )
 
 
 def load_coco(root: Path | None) -> Sequence[Item]:
-    """5,000 images of COCO val2014; ten of them have six captions, and all captions count."""
+    """Load 5,000 images of COCO val2014; ten of them have six captions, and all are used."""
     folder = Folder.of(root, "coco_retrieval")
     images = folder.image_folder("val2014", "../coco/val2014").parent
     return (_gallery(folder, images, "coco_karpathy_test.json"),)
 
 
 def load_flickr30k(root: Path | None) -> Sequence[Item]:
-    """1,000 images with five captions each."""
+    """Load 1,000 images with five captions each."""
     folder = Folder.of(root, "flickr30k_retrieval")
     images = folder.image_folder("flickr30k-images", "../flickr30k/flickr30k-images").parent
     return (_gallery(folder, images, "flickr30k_test.json"),)
@@ -64,15 +64,16 @@ def _gallery(folder: Folder, root: Path, file: str) -> Item:
     rows: list[int] = []
     seen: dict[Path, str] = {}
     for record in folder.records(file):
-        found = record.read("caption", tuple[str, ...])
-        if not found or not all(caption.strip() for caption in found):
+        record_captions = record.read("caption", tuple[str, ...])
+        if not record_captions or not all(caption.strip() for caption in record_captions):
             raise bad_record(
-                f"{record.where}: caption is {list(found)}", "one or more captions, none empty"
+                f"{record.where}: caption is {list(record_captions)}",
+                "one or more captions, none empty",
             )
-        rows += [len(images)] * len(found)
-        captions += found
+        rows += [len(images)] * len(record_captions)
+        captions += record_captions
         image = folder.image(root, record.text("image"), record.where)
-        # Two entries of one image would always tie, and each be wrong for the other's captions.
+        # Two entries of one image would always tie, each being wrong for the other's captions.
         if (first := seen.setdefault(image.path, record.where)) != record.where:
             raise UnbagError(
                 f"{record.where}: its image is also that of {first}: {image.path.name}",
@@ -92,17 +93,17 @@ def order_free(
     tagger: Tagger | None = None,
     shuffles: Sequence[str] = SHUFFLES,
 ) -> Benchmark:
-    """Any retrieval benchmark under shuffles, each with its recall and its retention.
+    """A retrieval benchmark under shuffles, with recall and retention for each shuffle.
 
-    A shuffle is drawn once a seed; its numbers are over all draws, and the queries about one
-    image are resampled together with all their draws. Without a tagger the two shuffles by part
-    of speech are left out, with a warning.
+    Each shuffle is drawn once per seed, and its numbers average over the draws. All draws of the
+    queries about one image are resampled together. Without a tagger the two shuffles by part of
+    speech are left out, with a warning.
     """
     recall = next((metric for metric in benchmark.metrics if isinstance(metric, Recall)), None)
     unknown = sorted(set(shuffles) - set(SHUFFLES))
     if recall is None:
         raise UnbagError(
-            f"the benchmark {benchmark.name!r} is no retrieval: none of its metrics is Recall",
+            f"the benchmark {benchmark.name!r} is not about retrieval: it has no Recall metric",
             expected="a benchmark of galleries, such as coco_retrieval",
         )
     if unknown or not shuffles or not seeds:
@@ -120,7 +121,7 @@ def order_free(
         load=load,
         metrics=(
             Recall(tuple(sorted({1, *recall.ks}))),
-            Retention(TAG, ORIGINAL, directions=DIRECTIONS, is_beside_kept=False),
+            Retention(TAG, ORIGINAL, directions=DIRECTIONS, uses_original_tags=False),
         ),
         headline="text_to_image@1",
         aggregates=tuple(
@@ -137,7 +138,7 @@ def order_free(
 
 @dataclass(frozen=True)
 class OrderFree:
-    """Loads the galleries of a retrieval benchmark, and every shuffle of each."""
+    """Loader of a retrieval benchmark's galleries and of all their shuffles."""
 
     load: Loader
     only: Mapping[str, str]
@@ -147,11 +148,11 @@ class OrderFree:
     tagger: Tagger | None = None
 
     def with_tagger(self, tagger: Tagger | None) -> OrderFree:
-        """The same with another tagger."""
+        """Return a copy with this tagger."""
         return replace(self, tagger=tagger)
 
     def __call__(self, root: Path | None) -> Sequence[Item]:
-        """The original first; the others share its images, or its captions, and its truth."""
+        """Load each gallery, then its shuffles, which share its truth."""
         if self.tagger is None and set(self.shuffles) & set(BY_TAG):
             warn_untagged("the other shuffles are")
         galleries = [
@@ -167,19 +168,19 @@ class OrderFree:
                 expected="plain captions: only those have one order of words",
             )
         needs_tags = self.tagger is not None and set(self.shuffles) & set(BY_TAG)
-        tagged = tags_of(self.tagger, texts) if self.tagger and needs_tags else None
-        found = [_variant(gallery, ORIGINAL)]
+        tagged = tag_captions(self.tagger, texts) if self.tagger and needs_tags else None
+        items = [_variant(gallery, ORIGINAL)]
         unchanged: dict[str, int] = {}
         for name in self.shuffles:
             if name in BY_TAG and tagged is None:
                 continue
             for seed in self.seeds:
                 if name in GRIDS:
-                    images = tuple(ShuffledImage(one, name, seed) for one in gallery.images)
-                    found.append(replace(_variant(gallery, name, seed), images=images))
+                    images = tuple(ShuffledImage(image, name, seed) for image in gallery.images)
+                    items.append(replace(_variant(gallery, name, seed), images=images))
                 else:
                     item = _with_shuffled_captions(gallery, texts, tagged, name, seed)
-                    found.append(item)
+                    items.append(item)
                     unchanged[name] = unchanged.get(name, 0) + item.kinds.count(ORIGINAL)
         if counts := [f"{name} {count}" for name, count in unchanged.items() if count]:
             warnings.warn(
@@ -187,7 +188,7 @@ class OrderFree:
                 f"of {len(texts) * len(self.seeds)} draws",
                 stacklevel=3,
             )
-        return found
+        return items
 
 
 def _variant(gallery: Item, name: str, seed: int | None = None) -> Item:
@@ -203,21 +204,21 @@ def _with_shuffled_captions(
     gallery: Item, texts: Sequence[str], tagged: Sequence[Tagged] | None, name: str, seed: int
 ) -> Item:
     tags = tagged if tagged is not None and name not in BY_WORD else [None] * len(texts)
-    found = [
+    shuffled = [
         shuffle(text, name, rng=generator(seed, name, text), tagged=tag, form=spaced)
         for text, tag in zip(texts, tags, strict=True)
     ]
     return replace(
         _variant(gallery, name, seed),
         captions=tuple(
-            old if new is None else new for old, new in zip(gallery.captions, found, strict=True)
+            old if new is None else new for old, new in zip(gallery.captions, shuffled, strict=True)
         ),
-        kinds=tuple(ORIGINAL if new is None else name for new in found),
+        kinds=tuple(ORIGINAL if new is None else name for new in shuffled),
     )
 
 
 COCO_RETRIEVAL = Benchmark(
-    **described("coco_retrieval"),
+    **benchmark_fields("coco_retrieval"),
     load=load_coco,
     metrics=(Recall(),),
     headline="text_to_image@1",
@@ -225,7 +226,7 @@ COCO_RETRIEVAL = Benchmark(
 )
 
 FLICKR30K_RETRIEVAL = Benchmark(
-    **described("flickr30k_retrieval"),
+    **benchmark_fields("flickr30k_retrieval"),
     load=load_flickr30k,
     metrics=(Recall(),),
     headline="text_to_image@1",

@@ -1,4 +1,4 @@
-"""What benchmarks are, where their public files lie and what is fetched by hand: sources.toml."""
+"""Read sources.toml: descriptions of benchmarks, download URLs and manual download steps."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from unbag.published.lookup import published_for
 from unbag.types import Download
 
 
-def described(name: str) -> dict[str, Any]:
-    """The fields of a `Benchmark` that sources.toml has, and its published numbers."""
+def benchmark_fields(name: str) -> dict[str, Any]:
+    """The `Benchmark` fields that sources.toml defines, and the published numbers."""
     block = _sources()["benchmarks"][name]
     return {
         **block,
         "name": name,
         "sources": tuple(block["sources"]),
         "downloads": downloads(*block.get("downloads", ())),
-        "gated": by_hand(block["gated"]) if "gated" in block else "",
+        "gated": manual_download(block["gated"]) if "gated" in block else "",
         "published": published_for(name),
     }
 
 
 def downloads(*names: str) -> tuple[Download, ...]:
-    """The files of these benchmarks or shared collections, in this order."""
-    return tuple(one for name in names for block in _sources()[name] for one in _files(block))
+    """The files of benchmarks or shared collections, in this order."""
+    return tuple(file for name in names for block in _sources()[name] for file in _files(block))
 
 
-def by_hand(name: str) -> str:
-    """What the user has to fetch for a benchmark, in words."""
+def manual_download(name: str) -> str:
+    """Instructions for the files of a benchmark that users must download themselves."""
     return str(_sources()["by_hand"][name])
 
 
@@ -42,7 +42,7 @@ def _sources() -> Mapping[str, Any]:
 
 
 def _files(block: Mapping[str, Any]) -> Iterator[Download]:
-    """One file, or one for each name that takes the place of {}."""
+    """One file, or one for each name that replaces {}."""
     common = {key: block[key] for key in ("unpack", "has_images") if key in block}
     url, to = block["url"], block["to"]
     rows: list[Any]

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from unbag.benchmarks.files import FIRST_OF_2, Folder, Record
-from unbag.benchmarks.sources import described
+from unbag.benchmarks.sources import benchmark_fields
 from unbag.data.images import FileImage
 from unbag.metrics.choice import Choice
 from unbag.types import MICRO, Aggregate, Benchmark, Errata, Item
@@ -26,13 +26,13 @@ KINDS = (
 )
 FAMILIES = ("replace", "swap", "add")
 ERRATA: Mapping[str, str] = MappingProxyType({"swap_obj": "000000310622.jpg"})
-"""Kind -> image of the one row that the authors took out again: two street signs, so that the
+"""Kind -> image of the one row that the authors removed: it shows two street signs, so that the
 swapped caption is true as well. Papers with swap_obj 61.38 for CLIP ViT-B/32 used the 246 rows
-with it, those with 61.22 the 245 without. No other row of that file shows this image."""
+with it, those with 61.22 the 245 without. No other row of that file uses this image."""
 
 
 def load(root: Path | None) -> Sequence[Item]:
-    """Items of all seven files."""
+    """Load all seven files."""
     return [
         Item(
             id=f"{tags['kind']}/{record.key}",
@@ -49,7 +49,7 @@ def load(root: Path | None) -> Sequence[Item]:
 def rows(
     root: Path | None, benchmark: str, kinds: Sequence[str]
 ) -> Iterator[tuple[Record, FileImage, Mapping[str, str]]]:
-    """Records of a file for each kind, with their tags; images are COCO val2017."""
+    """Records of one file per kind, with image (of COCO val2017) and tags."""
     folder = Folder.of(root, benchmark)
     images = folder.image_folder("val2017", "../coco/val2017", "images")
     for kind in kinds:
@@ -59,7 +59,7 @@ def rows(
 
 
 def load_corrected(root: Path | None) -> Sequence[Item]:
-    """The same without the row in ERRATA, for a folder that holds the earlier release."""
+    """Like `load`, without the row in ERRATA, for folders with the earlier release."""
     return [item for item in load(root) if not _is_removed(item)]
 
 
@@ -69,7 +69,7 @@ def _is_removed(item: Item) -> bool:
 
 
 SUGARCREPE = Benchmark(
-    **described("sugarcrepe"),
+    **benchmark_fields("sugarcrepe"),
     load=load,
     metrics=(Choice(),),
     headline="accuracy",

@@ -1,7 +1,7 @@
 """SugarCrepe++: one image, two captions that both describe it, and a hard negative.
 
-The official image-text hit, both captions above the negative, is our `augmented`; its text-only
-hit, which asks the text encoder alone, is `text_only`.
+The official image-text hit (both captions above the negative) is our `augmented`; the official
+text-only hit, which uses only the text encoder, is `text_only`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from unbag.benchmarks.files import FIRST_AND_THIRD
-from unbag.benchmarks.sources import described
+from unbag.benchmarks.sources import benchmark_fields
 from unbag.benchmarks.sugarcrepe import rows
 from unbag.metrics.triples import TextOnly, Triples
 from unbag.types import MICRO, Aggregate, Benchmark, Item
@@ -19,7 +19,7 @@ KINDS = ("replace_att", "replace_obj", "replace_rel", "swap_att", "swap_obj")
 
 
 def load(root: Path | None) -> Sequence[Item]:
-    """Items of all five files; images are COCO val2017."""
+    """Load all five files; images are COCO val2017."""
     return [
         Item(
             id=f"{tags['kind']}/{record.read('id', int)}",
@@ -34,7 +34,7 @@ def load(root: Path | None) -> Sequence[Item]:
 
 
 SUGARCREPE_PP = Benchmark(
-    **described("sugarcrepe_pp"),
+    **benchmark_fields("sugarcrepe_pp"),
     load=load,
     metrics=(Triples(), TextOnly()),
     compares_captions=True,

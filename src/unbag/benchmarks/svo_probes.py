@@ -1,6 +1,6 @@
-"""SVO-Probes: one sentence, its image, and one in which subject, verb or object is another.
+"""SVO-Probes: a sentence, its image, and an image with another subject, verb or object.
 
-The official file holds addresses, not images; save each one as images/<image id>.jpg.
+The official file holds URLs, not images; save each image as images/<image id>.jpg.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from unbag.benchmarks.files import Folder, Record, not_official
-from unbag.benchmarks.sources import described
+from unbag.benchmarks.sources import benchmark_fields
 from unbag.metrics.choice import PickImage
 from unbag.types import MICRO, Aggregate, Benchmark, BoolArray, Item
 
@@ -23,14 +23,14 @@ FIRST_IMAGE.flags.writeable = False
 
 
 def load(root: Path | None) -> Sequence[Item]:
-    """One item a row: two images, one sentence; rows of one sentence are one group."""
+    """Load one item per row: two images, one sentence. Rows of one sentence form a group."""
     folder = Folder.of(root, "svo_probes")
     images = folder.image_folder("images")
     columns = ("sentence", "pos_image_id", "neg_image_id", *FLAGS)
     items = []
     for record in folder.table(FILE, columns=columns):
         sentence = record.caption("sentence")
-        names = [f"{one}.jpg" for one in record.captions("pos_image_id", "neg_image_id")]
+        names = [f"{image_id}.jpg" for image_id in record.captions("pos_image_id", "neg_image_id")]
         items.append(
             Item(
                 id=f"{FILE}/{record.key}",
@@ -45,7 +45,7 @@ def load(root: Path | None) -> Sequence[Item]:
 
 
 def _negative(record: Record) -> str:
-    """Which part of the sentence the other image does not show."""
+    """The part of the sentence that the other image does not show."""
     flags = [record.text(flag) for flag in FLAGS]
     if sorted(flags) != ["False", "False", "True"]:
         raise not_official(
@@ -56,7 +56,7 @@ def _negative(record: Record) -> str:
 
 
 SVO_PROBES = Benchmark(
-    **described("svo_probes"),
+    **benchmark_fields("svo_probes"),
     load=load,
     metrics=(PickImage(),),
     headline="image_accuracy",

@@ -1,7 +1,7 @@
-"""Finds the part-of-speech tagger that some shuffles need: a spaCy pipeline or the user's own.
+"""Find the part-of-speech tagger that some shuffles need: a spaCy pipeline or the user's own.
 
-Two of the four shuffles of ARO move words by their part of speech. The published numbers were made
-with spaCy's en_core_web_sm.
+Two of ARO's four shuffles move words by their part of speech. The published numbers used spaCy's
+en_core_web_sm.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _BATCH = 256
 
 
 def find_tagger(choice: str = "auto") -> Tagger | None:
-    """A spaCy pipeline by name or path, package.module:NAME of a tagger of yours, none, or auto.
+    """The tagger for a choice: a spaCy pipeline (name or path), package.module:NAME, none or auto.
 
-    `auto` takes the first that is installed of en_core_web_sm, _md, _lg and the packaged
-    en_core_web_md, and gives None where there is none.
+    `auto` takes the first installed one of en_core_web_sm, _md, _lg and the packaged
+    en_core_web_md, or None if there is none.
     """
     if choice == "none":
         return None
@@ -40,21 +40,21 @@ def find_tagger(choice: str = "auto") -> Tagger | None:
             return None
         choice = installed
     elif choice in names("tagger") or (":" in choice and not Path(choice).exists()):
-        found = find("tagger", choice)
-        if not isinstance(found, Tagger):
+        tagger = find("tagger", choice)
+        if not isinstance(tagger, Tagger):
             raise UnbagError(
-                f"the tagger {choice!r} is a {type(found).__name__} without a name, or not "
+                f"the tagger {choice!r} is a {type(tagger).__name__} without a name, or not "
                 "callable",
                 expected="a callable from captions to tokens with their tags, with a `name`",
-                hint="docs/extending.md shows one",
+                hint="docs/how-to/extend.md shows one",
             )
-        return found
+        return tagger
     return SpacyTagger(load_pipeline(choice, without=_UNUSED, needs=("tagger",), what="tagger"))
 
 
 @dataclass(frozen=True, eq=False)
 class SpacyTagger:
-    """A spaCy pipeline."""
+    """A spaCy pipeline as a tagger."""
 
     pipeline: Language
 
@@ -64,14 +64,14 @@ class SpacyTagger:
         return name_of(self.pipeline)
 
     def __call__(self, captions: Sequence[str]) -> Iterator[Tagged]:
-        """Many at once; spaces are no tokens."""
+        """Tag captions in batches; whitespace is not a token."""
         texts = (spaced(caption) for caption in captions)
         for document in self.pipeline.pipe(texts, batch_size=_BATCH):
             yield [(token.text, token.tag_) for token in document]
 
 
 def with_tagger(benchmark: Benchmark, tagger: Tagger | None) -> Benchmark:
-    """The benchmark with this tagger, which its `about` then names; others stay as they are."""
+    """The benchmark with this tagger, named in its `about`; unchanged if it uses no tagger."""
     load, errata = benchmark.load, benchmark.errata
     if tagger is None or not isinstance(load, TakesTagger):
         return benchmark
@@ -81,64 +81,64 @@ def with_tagger(benchmark: Benchmark, tagger: Tagger | None) -> Benchmark:
     return replace(benchmark, load=load.with_tagger(tagger), errata=errata, about=about)
 
 
-def tagged(
+def add_tagger(
     benchmarks: Sequence[Benchmark],
     choice: str = "auto",
     *,
     say: Callable[[str], None] | None = None,
 ) -> list[Benchmark]:
-    """Give a tagger to those that shuffle by part of speech; look for it only if one does."""
-    if not any(isinstance(one.load, TakesTagger) for one in benchmarks):
+    """Give a tagger to the benchmarks that shuffle by part of speech, if there are any."""
+    if not any(isinstance(benchmark.load, TakesTagger) for benchmark in benchmarks):
         return list(benchmarks)
     tagger = find_tagger(choice)
     if tagger is not None and say is not None:
         say(f"part-of-speech tagger: {tagger.name}")
-    return [with_tagger(one, tagger) for one in benchmarks]
+    return [with_tagger(benchmark, tagger) for benchmark in benchmarks]
 
 
 @runtime_checkable
 class TakesTagger(Protocol):
-    """A loader that makes captions by part of speech."""
+    """A loader that needs a part-of-speech tagger."""
 
     def with_tagger(self, tagger: Tagger | None) -> TakesTagger:
-        """The same with another tagger."""
+        """Return a copy with this tagger."""
 
     def __call__(self, root: Path | None) -> Sequence[Item]:
-        """As any loader."""
+        """Load the items."""
 
 
-def tags_of(tagger: Tagger, captions: Sequence[str]) -> list[Tagged]:
-    """What the tagger says of each caption, if it is of the right number and shape."""
-    given: object = tagger(captions)
-    found = list(given) if isinstance(given, Iterable) else []
-    if len(found) != len(captions):
+def tag_captions(tagger: Tagger, captions: Sequence[str]) -> list[Tagged]:
+    """Tag captions, and check the number and the form of the results."""
+    output: object = tagger(captions)
+    results = list(output) if isinstance(output, Iterable) else []
+    if len(results) != len(captions):
         raise UnbagError(
-            f"the tagger {tagger.name!r} gave {len(found)} results for {len(captions)} captions",
+            f"the tagger {tagger.name!r} gave {len(results)} results for {len(captions)} captions",
             expected="one for each caption, in their order",
-            hint="mend the tagger; docs/extending.md shows one",
+            hint="fix the tagger; docs/how-to/extend.md shows one",
         )
-    for caption, tagged in zip(captions, found, strict=True):
-        if not _is_tagged(tagged):
+    for caption, tokens in zip(captions, results, strict=True):
+        if not _is_tagged(tokens):
             raise UnbagError(
-                f"the tagger {tagger.name!r} gave {repr(tagged)[:80]} for {caption!r}",
+                f"the tagger {tagger.name!r} gave {repr(tokens)[:80]} for {caption!r}",
                 expected='a list of words with their tags, as in [("red", "JJ"), ("cat", "NN")]',
-                hint="mend the tagger; docs/extending.md shows one",
+                hint="fix the tagger; docs/how-to/extend.md shows one",
             )
-    return found
+    return results
 
 
-def _is_tagged(given: object) -> bool:
-    return isinstance(given, list | tuple) and all(
+def _is_tagged(tokens: object) -> bool:
+    return isinstance(tokens, list | tuple) and all(
         isinstance(pair, list | tuple)
         and len(pair) == 2
         and isinstance(pair[0], str)
         and isinstance(pair[1], str)
-        for pair in given
+        for pair in tokens
     )
 
 
 def warn_untagged(consequence: str) -> None:
-    """Say that the two shuffles by part of speech are left out, and how to have them."""
+    """Warn that the two shuffles by part of speech are left out, and say how to enable them."""
     warnings.warn(
         IncompleteWarning(
             "no tagger, so the two shuffles by part of speech are not asked; "

@@ -1,9 +1,9 @@
 """VALSE: one image, a caption and a foil, in eleven instruments.
 
-The files hold rows that the annotators did not accept: 8,782 in all, 7,702 of them valid. `load`
-gives all, of which 24 have a foil equal to its caption; `load_valid` only those where at least two
-of three annotators chose the caption (`mturk.caption >= 2`), as the official code does. Published
-numbers are over those, so they are what is measured unless the user asks for the bare files.
+The files include rows that the annotators rejected: 7,702 of the 8,782 are valid. `load` reads all
+rows, of which 24 have a foil equal to its caption. `load_valid` reads those where at least two of
+three annotators chose the caption (`mturk.caption >= 2`), like the official code. Published numbers
+cover the valid rows, so they are the default.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from pathlib import Path
 from types import MappingProxyType
 
 from unbag.benchmarks.files import FIRST_OF_2, Folder
-from unbag.benchmarks.sources import described
+from unbag.benchmarks.sources import benchmark_fields
 from unbag.metrics.choice import Choice
 from unbag.published.averaging import VALSE_PHENOMENA
 from unbag.types import MICRO, Aggregate, Benchmark, Errata, Item
 from unbag.types.json import read_field
 
-LEAST_VOTES = 2
+MIN_VOTES = 2
 _VISUAL7W = ("visual7w/images", "images", "../visual7w/images", "../visual7w")
 _SWIG = ("actions/images_512", "images", "../swig/images_512", "../swig")
 _COREFERENCE = ("coref/release_too_many_is_this_in_color/images", "images")
@@ -42,26 +42,26 @@ PLACES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "foil-it": ("val2014", "images", "../coco/val2014"),
     }
 )
-"""Where the images of each instrument may be: the place of the official code first."""
+"""Possible image folders of each instrument; the official code's comes first."""
 INSTRUMENTS = tuple(PLACES)
 PHENOMENON = MappingProxyType(
-    {name: what for what, names in VALSE_PHENOMENA.items() for name in names}
+    {name: phenomenon for phenomenon, names in VALSE_PHENOMENA.items() for name in names}
 )
-"""Of each instrument; seven in all."""
+"""The phenomenon of each instrument; there are seven."""
 
 
 def load(root: Path | None) -> Sequence[Item]:
-    """Every row of the files, valid or not."""
+    """Load every row, valid or not."""
     return [item for item, _ in _rows(root)]
 
 
 def load_valid(root: Path | None) -> Sequence[Item]:
-    """The valid items, as published."""
-    return [item for item, votes in _rows(root) if votes >= LEAST_VOTES]
+    """Load the valid rows, which published numbers cover."""
+    return [item for item, votes in _rows(root) if votes >= MIN_VOTES]
 
 
 def _rows(root: Path | None) -> Iterator[tuple[Item, int]]:
-    """Each item with the votes for its caption."""
+    """Each item, with the number of annotators who chose its caption."""
     folder = Folder.of(root, "valse")
     for instrument in INSTRUMENTS:
         column = "counting" if instrument.startswith("counting") else instrument
@@ -70,7 +70,7 @@ def _rows(root: Path | None) -> Iterator[tuple[Item, int]]:
             name = record.text("image_file")
             split = ""
             if instrument == "coreference-standard":
-                # It mixes both halves of COCO 2014; names say which: COCO_train2014_...
+                # It mixes both parts of COCO 2014; names tell them apart: COCO_train2014_...
                 split = "train2014" if "train2014" in name else "val2014"
             if split not in places:
                 shared = (f"../coco/{split}",) if split else ()
@@ -92,7 +92,7 @@ def _rows(root: Path | None) -> Iterator[tuple[Item, int]]:
 
 
 VALSE = Benchmark(
-    **described("valse"),
+    **benchmark_fields("valse"),
     load=load,
     metrics=(Choice(),),
     headline="accuracy",

@@ -1,9 +1,9 @@
 """VL-CheckList: one image and two phrases, in nine columns of attributes, objects and relations.
 
-The folder is the official `data`. The release lacks some of its 56 files: what is there is read,
-and a warning names the rest. As in the official code only the first phrase of each side counts;
-unlike it, every row is read and not the first thousand of a file. In 108 rows of the Visual Genome
-attributes and relations both phrases are equal: a tie, hence wrong.
+The folder is the official `data`. The release lacks some of its 56 files; a warning lists those
+that are absent. As in the official code only the first phrase of each side counts; unlike it, all
+rows of a file are read, not only the first thousand. In 108 rows of the Visual Genome attributes
+and relations both phrases are equal: a tie, hence wrong.
 """
 
 from __future__ import annotations
@@ -12,8 +12,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from unbag.benchmarks.files import FIRST_OF_2, Folder, Record, bad_record, not_official, present
-from unbag.benchmarks.sources import described
+from unbag.benchmarks.files import (
+    FIRST_OF_2,
+    Folder,
+    Record,
+    available_files,
+    bad_record,
+    not_official,
+)
+from unbag.benchmarks.sources import benchmark_fields
 from unbag.metrics.choice import Choice
 from unbag.types import MICRO, Aggregate, Benchmark, Item
 from unbag.types.json import from_json
@@ -21,13 +28,13 @@ from unbag.types.json import from_json
 
 @dataclass(frozen=True)
 class ChecklistFile:
-    """One annotation file and where it belongs."""
+    """One annotation file and its place in the benchmark."""
 
     file: str
     group: str
     """attribute, object or relation"""
     column: str
-    """One of the nine of published tables, such as "object location"."""
+    """One of the nine columns of published tables, such as "object location"."""
     images: str
     """Folder of the image source: vg, swig or hake."""
 
@@ -69,13 +76,13 @@ PLACES = {
 
 
 def load(root: Path | None) -> Sequence[Item]:
-    """Items of the files that are there; a warning names those that are not."""
+    """Load the available files; a warning lists the absent ones."""
     folder = Folder.of(root, "vl_checklist")
-    there = set(present(folder, FILES))
-    places = {name: folder.image_folder(*tried) for name, tried in PLACES.items()}
+    available = set(available_files(folder, FILES))
+    places = {name: folder.image_folder(*candidates) for name, candidates in PLACES.items()}
     items: list[Item] = []
     for source in SOURCES:
-        if source.file in there:
+        if source.file in available:
             items += _items(folder, source, places[source.images])
     return items
 
@@ -103,20 +110,22 @@ def _pair(record: Record) -> tuple[str, Record]:
     """Image name and phrases of a row [name, {"POS": [...], "NEG": [...]}]."""
     row = record.value
     if not isinstance(row, list) or len(row) != 2:
-        raise not_official(f"{record.where} is no pair", '[image, {"POS": [text], "NEG": [text]}]')
+        raise not_official(
+            f"{record.where} is not a pair", '[image, {"POS": [text], "NEG": [text]}]'
+        )
     name = from_json(str, row[0], f"{record.where}, image")
     return name, Record(row[1], record.key, record.where)
 
 
 def _first(phrases: Record, side: str) -> str:
-    found = phrases.read(side, tuple[str, ...])
-    if not found or not found[0].strip():
+    texts = phrases.read(side, tuple[str, ...])
+    if not texts or not texts[0].strip():
         raise bad_record(f"{phrases.where}: {side} is empty", "at least one phrase")
-    return found[0]
+    return texts[0]
 
 
 VL_CHECKLIST = Benchmark(
-    **described("vl_checklist"),
+    **benchmark_fields("vl_checklist"),
     load=load,
     metrics=(Choice(),),
     headline="accuracy",

@@ -1,4 +1,4 @@
-"""VSR, zero-shot split: a COCO photograph and a statement about places, true or false."""
+"""VSR, zero-shot split: a COCO photograph and a true or false statement about locations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from unbag.benchmarks.files import Folder, Record, not_official
-from unbag.benchmarks.sources import described
+from unbag.benchmarks.sources import benchmark_fields
 from unbag.data.images import FileImage
 from unbag.metrics.statements import Statements
 from unbag.types import Benchmark, BoolArray, Item
@@ -21,7 +21,7 @@ for _truth in _TRUTHS:
 
 
 def load(root: Path | None) -> Sequence[Item]:
-    """Statements of the development split (for the threshold) and of the test split."""
+    """Load the development split (for the threshold) and the test split."""
     folder = Folder.of(root, "vsr")
     items = []
     for split in SPLITS:
@@ -47,19 +47,19 @@ def _label(record: Record) -> int:
 
 
 def _image(folder: Folder, record: Record) -> FileImage:
-    """From the folders the authors name, or from a shared copy of COCO."""
+    """The image, in the authors' folders or in a shared copy of COCO."""
     part = record.text("image_link").split("/")[-2:-1]
     if part not in (["train2017"], ["val2017"]):
         raise not_official(
             f"{record.where}: image_link is {record.text('image_link')!r}",
-            "an address that ends in train2017/<name> or val2017/<name>",
+            "a URL that ends in train2017/<name> or val2017/<name>",
         )
     images = folder.image_folder("images", "trainval2017", f"../coco/{part[0]}")
     return folder.image(images, record.text("image"), record.where)
 
 
 VSR = Benchmark(
-    **described("vsr"),
+    **benchmark_fields("vsr"),
     load=load,
     metrics=(Statements(),),
     headline="threshold_accuracy",

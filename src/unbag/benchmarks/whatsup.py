@@ -1,10 +1,9 @@
-"""What'sUp, COCO-spatial and GQA-spatial: where things are to each other.
+"""What'sUp, COCO-spatial and GQA-spatial: spatial relations between objects.
 
-What'sUp has sets of four photographs of the same two things, each with the caption of its own
-relation. The official files give every image four options, the first correct. Here the four
-images of a set make one item, so that the other three options are the captions of the other three
-images. The spatial benchmarks have a photograph, a caption with a place or relation, and its
-opposite.
+What'sUp has sets of four photographs of the same two objects, one for each relation. The official
+files list four options per image, the correct one first. Here the four images of a set form one
+item, so that the other three options are the captions of the other three images. The two spatial
+benchmarks have a photograph, a caption with a location or relation, and its opposite.
 """
 
 from __future__ import annotations
@@ -19,8 +18,15 @@ from types import MappingProxyType
 
 import numpy as np
 
-from unbag.benchmarks.files import FIRST_OF_2, MATCHING_4, Folder, Record, named, not_official
-from unbag.benchmarks.sources import described
+from unbag.benchmarks.files import (
+    FIRST_OF_2,
+    MATCHING_4,
+    Folder,
+    Record,
+    not_official,
+    with_field_names,
+)
+from unbag.benchmarks.sources import benchmark_fields
 from unbag.data.images import FileImage
 from unbag.errors import UnbagError
 from unbag.metrics.choice import Choice
@@ -43,13 +49,13 @@ ERRATA: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Subset:
-    """What tells A from B."""
+    """Files and relations of subset A or B."""
 
     name: str
     file: str
     images: str
     relations: tuple[str, str, str, str]
-    """As file names write them: two opposite pairs."""
+    """As spelled in file names: two opposite pairs."""
     pairs: Mapping[str, tuple[int, int]]
 
 
@@ -71,7 +77,7 @@ B = Subset(
 
 
 def load(root: Path | None, *, subset: Subset, is_corrected: bool = False) -> Sequence[Item]:
-    """One item a set of four images."""
+    """Load one item per set of four images."""
     folder = Folder.of(root, subset.name)
     images = folder.image_folder(
         subset.images, f"data/{subset.images}", f"../whatsup/{subset.images}"
@@ -80,8 +86,8 @@ def load(root: Path | None, *, subset: Subset, is_corrected: bool = False) -> Se
     for record in folder.records(subset.file):
         name = PurePosixPath(record.text("image_path")).name
         key, relation = _parse(name, record, subset)
-        shown = ERRATA.get(name, name) if is_corrected else name
-        image = folder.image(images, shown, record.where)
+        image_name = ERRATA.get(name, name) if is_corrected else name
+        image = folder.image(images, image_name, record.where)
         if relation in sets.setdefault(key, {}):
             raise not_official(
                 f"{record.where}: a second image of {key!r} with {relation!r}",
@@ -89,8 +95,8 @@ def load(root: Path | None, *, subset: Subset, is_corrected: bool = False) -> Se
             )
         sets[key][relation] = _Member(record, image, _options(record))
     items = [_item(key, members, subset) for key, members in sets.items()]
-    # Subset A has one option that is not, letter by letter, the caption of another image of its
-    # set ("A mug under a tabl`e"); the item reads it as the caption meant.
+    # One option of subset A is misspelled ("A mug under a tabl`e"), so it differs from the caption
+    # of the other image of its set; the item uses that image's caption.
     slips = [
         (member.record.where, option)
         for item in items
@@ -100,28 +106,30 @@ def load(root: Path | None, *, subset: Subset, is_corrected: bool = False) -> Se
     ]
     if slips:
         where, option = slips[0]
-        one = "1 option is not a caption of its set"
-        some = one if len(slips) == 1 else f"{len(slips)} options are not captions of their set"
+        singular = "1 option is not a caption of its set"
+        count = (
+            singular if len(slips) == 1 else f"{len(slips)} options are not captions of their set"
+        )
         warnings.warn(
-            f"{some}, such as {option!r} ({where}); the captions of the set are scored instead",
+            f"{count}, such as {option!r} ({where}); the captions of the set are scored instead",
             stacklevel=2,
         )
     return items
 
 
 load_corrected = partial(load, subset=A, is_corrected=True)
-"""Subset A with the exchanged images of ERRATA put right; B has no known errors."""
+"""Subset A with the swapped images of ERRATA corrected; B has no known errors."""
 
 
 def _parse(name: str, record: Record, subset: Subset) -> tuple[str, str]:
-    """The two things and the relation, from a name such as mug_left_of_plate.jpeg."""
-    found = re.fullmatch(rf"([^_]+)_({'|'.join(subset.relations)})_([^_]+)\.jpeg", name)
-    if not found:
+    """Both objects and the relation, from a name such as mug_left_of_plate.jpeg."""
+    match = re.fullmatch(rf"([^_]+)_({'|'.join(subset.relations)})_([^_]+)\.jpeg", name)
+    if not match:
         raise not_official(
             f"{record.where}: image name {name!r}",
             f"<thing>_<{'|'.join(subset.relations)}>_<thing>.jpeg",
         )
-    return f"{found[1]}_{found[3]}", found[2]
+    return f"{match[1]}_{match[3]}", match[2]
 
 
 def _options(record: Record) -> tuple[str, ...]:
@@ -158,14 +166,14 @@ def _item(key: str, members: Mapping[str, _Member], subset: Subset) -> Item:
 
 
 def load_coco(root: Path | None) -> Sequence[Item]:
-    """Images are COCO val2017, named by twelve digits."""
+    """Load COCO-spatial; images are COCO val2017, named by twelve digits."""
     folder = Folder.of(root, "coco_spatial")
     images = folder.image_folder("val2017", "../coco/val2017")
     return _load(folder, images, prefix="coco_qa", digits=12)
 
 
 def load_gqa(root: Path | None) -> Sequence[Item]:
-    """Images are those of Visual Genome, named by their id."""
+    """Load GQA-spatial; images are those of Visual Genome, named by id."""
     folder = Folder.of(root, "gqa_spatial")
     images = folder.image_folder("vg_images", "../visual_genome")
     return _load(folder, images, prefix="vg_qa", digits=0)
@@ -176,7 +184,7 @@ def _load(folder: Folder, images: Path, *, prefix: str, digits: int) -> Sequence
     for objects in OBJECTS:
         file = f"{prefix}_{objects}_obj.json"
         for row in folder.records(file):
-            record = named(row, ["image_id", "correct", "wrong"])
+            record = with_field_names(row, ["image_id", "correct", "wrong"])
             name = f"{_image_id(record).zfill(digits)}.jpg"
             captions = (record.caption("correct"), record.caption("wrong"))
             items.append(
@@ -192,7 +200,7 @@ def _load(folder: Folder, images: Path, *, prefix: str, digits: int) -> Sequence
 
 
 def _image_id(record: Record) -> str:
-    """Ids stand in the files as numbers or as text."""
+    """The image id, which files store as a number or as text."""
     value = record.read("image_id", object)
     text = value if isinstance(value, str) else str(record.read("image_id", int))
     if not text.isalnum():
@@ -203,63 +211,71 @@ def _image_id(record: Record) -> str:
 
 
 def _relation(caption: str, objects: str) -> str:
-    """By the rule of the official code: the last word for one object, the phrase for two."""
+    """The relation by the official rule: the last word for one object, the phrase for two."""
     if objects == "one":
         return caption.split()[-1]
     return next((words.removesuffix(" of") for words in _WORDS if words in caption), "top")
 
 
 def two_way(benchmark: Benchmark) -> Benchmark:
-    """Any benchmark whose pairs have names, one item a pair.
+    """A benchmark with one item for each named pair of another benchmark's sets.
 
-    Free answers depend on what is asked. A set of What'sUp is asked about all four of its
-    relations; its published two-way numbers come from a question about two ("left or right?").
+    A chat model's answer depends on the options in its question. For a set of What'sUp the question
+    lists all four relations; the published two-way numbers come from questions with two of them
+    ("left or right?").
     """
-    found = next((m for m in benchmark.metrics if isinstance(m, Pairs) and m.pairs), None)
-    if found is None or not found.pairs:
+    metric = next(
+        (
+            candidate
+            for candidate in benchmark.metrics
+            if isinstance(candidate, Pairs) and candidate.pairs
+        ),
+        None,
+    )
+    if metric is None or not metric.pairs:
         raise UnbagError(
             f"the benchmark {benchmark.name!r} has no sets with named pairs",
             expected="one such as whatsup_a or whatsup_b",
         )
-    load = TwoWay(benchmark.load, found.pairs)
+    load = TwoWay(benchmark.load, metric.pairs)
     errata = benchmark.errata
     return replace(
         benchmark,
         name=f"two_way:{benchmark.name}",
         load=load,
-        metrics=(replace(found, pairs=None),),
+        metrics=(replace(metric, pairs=None),),
         headline="pair",
         folder=benchmark.place if benchmark.files else "",
         published=_published(benchmark),
-        size=len(found.pairs) * benchmark.size,
+        size=len(metric.pairs) * benchmark.size,
         errata=errata and replace(errata, load=replace(load, load=errata.load)),
     )
 
 
 @dataclass(frozen=True)
 class TwoWay:
-    """Loads sets and cuts them into pairs; those of one set stay one group."""
+    """Loader that splits sets into pairs; the pairs of a set stay one group."""
 
     load: Loader
     pairs: Mapping[str, tuple[int, int]]
 
     def __call__(self, root: Path | None) -> Sequence[Item]:
-        """Two items a set of four."""
+        """Load two items per set of four."""
         return [
-            _cut(item, name, at)
+            _cut(item, name, pair)
             for item in self.load(root)
-            for name, at in self.pairs.items()
-            if max(at) < len(item.images)
+            for name, pair in self.pairs.items()
+            if max(pair) < len(item.images)
         ]
 
 
-def _cut(item: Item, name: str, at: tuple[int, int]) -> Item:
+def _cut(item: Item, name: str, pair: tuple[int, int]) -> Item:
     true_PC = np.asarray(item.truth, dtype=np.bool_)
-    own = [int(np.argmax(true_PC[p])) for p in at]
+    own = [int(np.argmax(true_PC[p])) for p in pair]
     return replace(
         item,
         id=f"{item.id}/{name}",
-        images=tuple(item.images[p] for p in at),
+        images=tuple(item.images[p] for p in pair),
         captions=tuple(item.captions[c] for c in own),
         truth=np.eye(2, dtype=np.bool_),
         kinds=tuple(item.kinds[c] for c in own) if item.kinds else (),
@@ -269,39 +285,39 @@ def _cut(item: Item, name: str, at: tuple[int, int]) -> Item:
 
 
 def _published(benchmark: Benchmark) -> tuple[Published, ...]:
-    """Two-way numbers, with those that were asked about two and do not suit the sets."""
-    both = dict.fromkeys((*benchmark.published, *published_for(benchmark.name)))
-    return tuple(number for number in both if number.metric in TWO_WAY)
+    """Published two-way numbers, including those that do not apply to whole sets."""
+    numbers = dict.fromkeys((*benchmark.published, *published_for(benchmark.name)))
+    return tuple(number for number in numbers if number.metric in TWO_WAY)
 
 
 def _benchmark(subset: Subset, errata: Errata | None = None) -> Benchmark:
-    made = Benchmark(
-        **described(subset.name),
+    benchmark = Benchmark(
+        **benchmark_fields(subset.name),
         load=partial(load, subset=subset),
         metrics=(Pairs(pairs=subset.pairs),),
         headline="individual4",
-        # The official argmax runs over options of which the first is true, so that a tie is right
-        # for every image; the captions of a set stand in one order for all four.
+        # The official argmax runs over options of which the first is true, so a tie is right for
+        # every image. Here all four images share one order of captions.
         official_ties="right",
         files=(subset.file,),
         errata=errata,
     )
-    # Free answers to a question about two relations are those of `two_way:`, since a set is asked
-    # about all four of its own. Scores of single captions do not depend on what stands beside them.
+    # Published free answers to questions about two relations belong to `two_way:`, because the
+    # question of a set lists all four. Scores of single captions do not depend on the others.
     published = [
         number
-        for number in made.published
+        for number in benchmark.published
         if number.metric not in TWO_WAY or not number.scoring.startswith("free answers")
     ]
-    return replace(made, published=tuple(published))
+    return replace(benchmark, published=tuple(published))
 
 
 WHATSUP_A = _benchmark(
     A,
     Errata(
         "pillow",
-        "pillow_left_of_chair and pillow_right_of_chair show each other "
-        "(amitakamath/whatsup_vlms, issue 4); exchanged again here.",
+        "the images pillow_left_of_chair and pillow_right_of_chair are swapped "
+        "(amitakamath/whatsup_vlms, issue 4); swapped back here.",
         load_corrected,
     ),
 )
@@ -317,13 +333,13 @@ _spatial_benchmark = partial(
 )
 
 COCO_SPATIAL = _spatial_benchmark(
-    **described("coco_spatial"),
+    **benchmark_fields("coco_spatial"),
     load=load_coco,
     files=("coco_qa_one_obj.json", "coco_qa_two_obj.json"),
 )
 
 GQA_SPATIAL = _spatial_benchmark(
-    **described("gqa_spatial"),
+    **benchmark_fields("gqa_spatial"),
     load=load_gqa,
     files=("vg_qa_one_obj.json", "vg_qa_two_obj.json"),
 )

@@ -1,7 +1,8 @@
-"""Winoground: two images and two captions of the same words in another order.
+"""Winoground: two images and two captions with the same words in different order.
 
-Read from examples.jsonl and the unpacked images as the hub distributes them. If the file
-new_tag_assignments.json of "Why is Winoground hard?" lies beside, its reasons become tags.
+It is read from examples.jsonl and the unpacked images of the Hugging Face hub. If the file
+new_tag_assignments.json of "Why is Winoground hard?" is in the same folder, its reasons become
+tags.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from unbag.benchmarks.files import MATCHING_2, Folder
-from unbag.benchmarks.sources import described
+from unbag.benchmarks.sources import benchmark_fields
 from unbag.metrics.pairs import Groups, Relaxed
 from unbag.types import Benchmark, Item
 from unbag.types.json import from_json
@@ -24,11 +25,11 @@ REASONS = (
     "Unusual Text",
     "Complex Reasoning",
 )
-"""Why an item is hard for another reason than composition (Diwan et al. 2022)."""
+"""Reasons other than composition why an item is hard (Diwan et al. 2022)."""
 
 
 def load(root: Path | None) -> Sequence[Item]:
-    """One item an example."""
+    """Load one item per example."""
     folder = Folder.of(root, "winoground")
     file = "data/examples.jsonl" if folder.has("data/examples.jsonl") else "examples.jsonl"
     images = folder.image_folder("images", "data/images")
@@ -38,8 +39,8 @@ def load(root: Path | None) -> Sequence[Item]:
     items = []
     for record in folder.lines(file):
         number = str(record.read("id", int))
-        # Names stand in the file without their ending.
-        names = [f"{one}.png" for one in record.captions("image_0", "image_1")]
+        # The file lists image names without extension.
+        names = [f"{image_name}.png" for image_name in record.captions("image_0", "image_1")]
         items.append(
             Item(
                 id=f"example/{number}",
@@ -55,14 +56,14 @@ def load(root: Path | None) -> Sequence[Item]:
     return items
 
 
-def _reasons(found: Sequence[str]) -> dict[str, str]:
-    """An example may have several reasons, so each is a tag of its own beside `why`."""
-    each = {f"why {name.lower()}": "yes" if name in found else "no" for name in REASONS}
-    return {"why": ", ".join(sorted(found)) or "clean", **each}
+def _reasons(reasons: Sequence[str]) -> dict[str, str]:
+    """Tags of an example: `why` with all its reasons, and one tag for each reason."""
+    flags = {f"why {name.lower()}": "yes" if name in reasons else "no" for name in REASONS}
+    return {"why": ", ".join(sorted(reasons)) or "clean", **flags}
 
 
 WINOGROUND = Benchmark(
-    **described("winoground"),
+    **benchmark_fields("winoground"),
     load=load,
     metrics=(Groups(), Relaxed()),
     headline="group",

@@ -1,4 +1,4 @@
-"""`unbag completion`: a script that completes commands, options and names in a shell."""
+"""`unbag completion`: print a shell completion script."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from unbag.cli.options import add_command
 from unbag.registry import Commands, Kind, names
 
 _ABOUT = """\
-Print a script that completes commands, options, and names of benchmarks, recipes, read-outs,
+Print a shell script that completes commands, options, and names of benchmarks, recipes, read-outs,
 probes, edits and scorers.
 """
 
@@ -23,7 +23,7 @@ zsh, in a folder of $fpath:
 fish:
   unbag completion fish > ~/.config/fish/completions/unbag.fish
 
-Open a new shell afterwards. Print the script again after an update of unbag or of a plug-in.
+Open a new shell afterwards. Repeat the command after an update of unbag or of a plug-in.
 """
 
 _NAMES: Mapping[str, Kind] = {
@@ -36,11 +36,11 @@ _NAMES: Mapping[str, Kind] = {
     "scorer": "scorer",
     "kinds": "edit",
 }
-"""Options whose values have names."""
+"""Options whose values are registered names."""
 
 
 def add(commands: Commands) -> None:
-    """The shell."""
+    """Add the option: the shell."""
     text = "print a completion script for bash, zsh or fish"
     parser = add_command(commands, "completion", text=text, about=_ABOUT, examples=_EXAMPLES)
     parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell")
@@ -56,7 +56,7 @@ def start(options: argparse.Namespace) -> int:
     for command in _leaves(parser):
         for action in command._actions:
             if action.choices is None and action.dest in _NAMES:
-                # The script offers them; other names are still accepted, since the parser goes.
+                # For completion only: this parser is discarded, so other names stay valid.
                 action.choices = sorted(names(_NAMES[action.dest]))
             if action.type is Path:
                 folder = action.metavar == "DIR"
@@ -69,5 +69,5 @@ def _leaves(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser
     yield parser
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
-            for one in action.choices.values():
-                yield from _leaves(one)
+            for parser_ in action.choices.values():
+                yield from _leaves(parser_)

@@ -21,67 +21,71 @@ _YAML, _TOML = (".yaml", ".yml"), (".toml",)
 def apply_config(
     parser: argparse.ArgumentParser, typed: Sequence[str], *, renamed: Mapping[str, str]
 ) -> None:
-    """Make the entries of the file of --config defaults, so that the command line overrides them.
+    """Make the entries of the --config file defaults, so that the command line overrides them.
 
-    The same options as words are left in the default `config_words`, for the record of a run.
+    The default `config_words` holds the same options as command-line words, for the run record.
     """
-    actions = {_key(one): one for one in parser._actions if one.option_strings}
+    actions = {_key(action): action for action in parser._actions if action.option_strings}
     path = _path(typed)
     if "config" not in actions or path is None:
         return
-    options = {key: one for key, one in actions.items() if key not in ("help", "config", "set")}
+    options = {
+        key: action for key, action in actions.items() if key not in ("help", "config", "set")
+    }
     known = [*options, _SETTINGS] if "set" in actions else list(options)
     entries = _read(path)
     for key in entries:
         if key not in known:
             raise _unknown(path, key, known, renamed)
-    given = {one for one in options.values() if _is_typed(one, typed)}
+    overridden = {action for action in options.values() if _is_typed(action, typed)}
     for group in parser._mutually_exclusive_groups:
-        both = [key for key in entries if options.get(key) in group._group_actions]
-        if len(both) > 1:
-            raise UnbagError(f"{path}: {' and '.join(both)}", expected="only one of them")
-        if both and given.isdisjoint(group._group_actions):
+        keys = [key for key in entries if options.get(key) in group._group_actions]
+        if len(keys) > 1:
+            raise UnbagError(f"{path}: {' and '.join(keys)}", expected="only one of them")
+        if keys and overridden.isdisjoint(group._group_actions):
             group.required = False
-        given |= set(group._group_actions) if not given.isdisjoint(group._group_actions) else set()
+        overridden |= (
+            set(group._group_actions) if not overridden.isdisjoint(group._group_actions) else set()
+        )
     words: list[str] = []
     for key, value in entries.items():
         if key == _SETTINGS:
             settings = list(_settings(value, path))
             parser.set_defaults(set=settings)
             words += ["--set", *settings] if settings else []
-        elif options[key] not in given:
-            found, texts = _converted(options[key], value, f"{path}: {key}: {value!r}")
-            parser.set_defaults(**{options[key].dest: found})
+        elif options[key] not in overridden:
+            converted, texts = _convert(options[key], value, f"{path}: {key}: {value!r}")
+            parser.set_defaults(**{options[key].dest: converted})
             options[key].required = False
             words += texts
     parser.set_defaults(config_words=words)
 
 
 def without_config(typed: Sequence[str], words: Sequence[str]) -> list[str]:
-    """A typed command with the words of its file in the place of --config."""
-    found, rest = [], iter(typed)
+    """Replace --config in a typed command with the options of its file."""
+    command, rest = [], iter(typed)
     for word in rest:
         if word == "--config":
             next(rest)
         elif not word.startswith("--config="):
-            found.append(word)
-    return [*found[:1], *words, *found[1:]]
+            command.append(word)
+    return [*command[:1], *words, *command[1:]]
 
 
 def _key(action: argparse.Action) -> str:
-    long = next((one for one in action.option_strings if one.startswith("--")), "")
+    long = next((option for option in action.option_strings if option.startswith("--")), "")
     return long.removeprefix("--").replace("-", "_")
 
 
 def _path(typed: Sequence[str]) -> Path | None:
-    """The file of --config; one without a value is left to argparse."""
-    found = None
-    for at, word in enumerate(typed):
-        if word == "--config" and at + 1 < len(typed):
-            found = Path(typed[at + 1])
+    """Return the file of --config; argparse reports an option without a value."""
+    path = None
+    for i, word in enumerate(typed):
+        if word == "--config" and i + 1 < len(typed):
+            path = Path(typed[i + 1])
         elif word.startswith("--config="):
-            found = Path(word.partition("=")[2])
-    return found
+            path = Path(word.partition("=")[2])
+    return path
 
 
 def _is_typed(action: argparse.Action, typed: Sequence[str]) -> bool:
@@ -91,7 +95,7 @@ def _is_typed(action: argparse.Action, typed: Sequence[str]) -> bool:
 def _read(path: Path) -> dict[str, object]:
     if path.suffix not in (*_YAML, *_TOML):
         raise UnbagError(
-            f"the config file {path} has the ending {path.suffix!r}",
+            f"the config file {path} has the extension {path.suffix!r}",
             expected=".yaml, .yml or .toml",
         )
     try:
@@ -102,13 +106,13 @@ def _read(path: Path) -> dict[str, object]:
         ) from error
     except (OSError, UnicodeDecodeError) as error:
         raise UnbagError(f"the config file {path} cannot be read: {error}") from error
-    found = _parse_toml(text, path) if path.suffix in _TOML else _parse_yaml(text, path)
-    if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
+    content = _parse_toml(text, path) if path.suffix in _TOML else _parse_yaml(text, path)
+    if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
         raise UnbagError(
-            f"the config file {path} holds no mapping of options",
-            expected="a line for each option, such as batch_size: 64",
+            f"the config file {path} contains no mapping of options",
+            expected="one line per option, such as batch_size: 64",
         )
-    return found
+    return content
 
 
 def _parse_toml(text: str, path: Path) -> object:
@@ -127,76 +131,76 @@ def _parse_yaml(text: str, path: Path) -> object:
             hint="pip install pyyaml, or write the file as TOML",
         ) from error
     try:
-        return {} if (found := yaml.safe_load(text)) is None else cast(object, found)
+        return {} if (content := yaml.safe_load(text)) is None else cast(object, content)
     except yaml.YAMLError as error:
-        said = " ".join(str(error).split())
-        raise UnbagError(f"the config file {path} is not YAML: {said}") from error
+        message = " ".join(str(error).split())
+        raise UnbagError(f"the config file {path} is not YAML: {message}") from error
 
 
 def _unknown(path: Path, key: str, known: Sequence[str], renamed: Mapping[str, str]) -> UnbagError:
     hint = f"known keys: {', '.join(known)}"
-    new = renamed.get("--" + key.replace("_", "-"))
-    if new:
-        name = new.removeprefix("--").replace("-", "_")
+    new_option = renamed.get("--" + key.replace("_", "-"))
+    if new_option:
+        name = new_option.removeprefix("--").replace("-", "_")
         return UnbagError(f"{path}: the key {key!r}", expected=f"{key} is now {name}", hint=hint)
     error = unknown_name("key", key, known, hint=hint)
     return UnbagError(f"{path}: {error.message}", expected=error.expected, hint=hint)
 
 
 def _settings(value: object, path: Path, prefix: str = "") -> Iterator[str]:
-    """As --set takes them: a nested one with dots, a list as a tuple."""
+    """Yield settings as --set takes them: nested names with dots, lists as tuples."""
     if not isinstance(value, dict):
         raise UnbagError(
             f"{path}: {_SETTINGS}: {value!r}",
             expected="a mapping, such as learning_rate: 1e-6",
         )
-    for key, one in value.items():
-        if isinstance(one, dict):
-            yield from _settings(one, path, f"{prefix}{key}.")
+    for key, item in value.items():
+        if isinstance(item, dict):
+            yield from _settings(item, path, f"{prefix}{key}.")
         else:
-            yield f"{prefix}{key}={_setting(one)}"
+            yield f"{prefix}{key}={_setting(item)}"
 
 
 def _setting(value: object) -> str:
     if isinstance(value, list):
-        return f"({''.join(f'{_setting(one)},' for one in value)})"
+        return f"({''.join(f'{_setting(item)},' for item in value)})"
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
-def _converted(action: argparse.Action, value: object, where: str) -> tuple[object, list[str]]:
-    """What the option holds, and how it would be typed."""
+def _convert(action: argparse.Action, value: object, where: str) -> tuple[object, list[str]]:
+    """Return the value of an option, and the option as typed on the command line."""
     flag = max(action.option_strings, key=len)
     if action.nargs == 0:
         if not isinstance(value, bool):
             raise UnbagError(where, expected="true or false")
         return value, [flag] if value else []
     if action.nargs != "+":
-        return (found := _fit(action, value, where)), [flag, str(found)]
+        return (converted := _convert_one(action, value, where)), [flag, str(converted)]
     values = value if isinstance(value, list) else [value]
     if not values:
         raise UnbagError(where, expected="at least one value")
-    several = [_fit(action, one, where) for one in values]
-    return several, [flag, *map(str, several)]
+    converted_values = [_convert_one(action, item, where) for item in values]
+    return converted_values, [flag, *map(str, converted_values)]
 
 
-def _fit(action: argparse.Action, value: object, where: str) -> object:
-    """One value, held to the type and the choices of the option."""
+def _convert_one(action: argparse.Action, value: object, where: str) -> object:
+    """Convert one value to the type of an option and check its choices."""
     kind = cast(Callable[[str], object], action.type or str)
     if kind is Path and not isinstance(value, str):
         raise UnbagError(where, expected="the path of a file or folder")
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise UnbagError(where, expected=_wanted(action))
+        raise UnbagError(where, expected=_expected(action))
     try:
-        found = kind(str(value))
+        converted = kind(str(value))
     except (TypeError, ValueError, argparse.ArgumentTypeError) as error:
-        raise UnbagError(where, expected=_wanted(action), hint=str(error)) from error
-    if action.choices is not None and found not in action.choices:
-        raise UnbagError(where, expected=_wanted(action))
-    return found
+        raise UnbagError(where, expected=_expected(action), hint=str(error)) from error
+    if action.choices is not None and converted not in action.choices:
+        raise UnbagError(where, expected=_expected(action))
+    return converted
 
 
-def _wanted(action: argparse.Action) -> str:
+def _expected(action: argparse.Action) -> str:
     if action.choices is not None:
         return f"one of {', '.join(map(str, action.choices))}"
-    several = ", or a list of such" if action.nargs == "+" else ""
-    return ("text" if action.type is None else "a number") + several
+    list_note = ", or a list of such" if action.nargs == "+" else ""
+    return ("text" if action.type is None else "a number") + list_note

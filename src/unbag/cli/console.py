@@ -1,4 +1,4 @@
-"""Tables and progress bars on the terminal; in a log file or a pipe plain lines instead."""
+"""Print tables and progress bars on a terminal, and plain lines in a log file or pipe."""
 
 from __future__ import annotations
 
@@ -26,139 +26,139 @@ from unbag.reports.formatting import speed_text
 from unbag.runs.progress import Advance
 
 _LONG = 60.0
-"""Seconds between two lines in a log."""
+"""Seconds between two lines in a log file."""
 
 _SLOW = 2.0
-"""Seconds from which on a finished download leaves a line: hundreds of small files say nothing."""
+"""Finished downloads that took longer, in seconds, print a line; small files do not."""
 
 _UNLIMITED = 10_000
 """Wider than any table or sentence."""
 
 
 def output() -> Console:
-    """Where tables go. A pipe has no width, so lines are neither wrapped nor cut off there."""
+    """Return the console for tables. A pipe has no width, so that lines are never wrapped."""
     console = Console()
     return console if console.is_terminal or "COLUMNS" in os.environ else Console(width=_UNLIMITED)
 
 
 def print_lines(lines: Iterable[str], *, style: str = "", soft_wrap: bool = False) -> None:
-    """Lines beside the tables; names in them are neither markup nor highlighted."""
+    """Print lines of text without markup or highlighting."""
     console = output()
     for line in lines:
         console.print(line, style=style, highlight=False, markup=False, soft_wrap=soft_wrap)
 
 
-def shown() -> Shown:
-    """Progress on standard error."""
-    return Shown(Console(stderr=True))
+def terminal_progress() -> TerminalProgress:
+    """Show progress on standard error."""
+    return TerminalProgress(Console(stderr=True))
 
 
-class Shown:
-    """Progress of a long job: bars that vanish when done, and lines that stay."""
+class TerminalProgress:
+    """Progress of a long job: bars that disappear when done, and lines that stay."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
 
     @contextmanager
-    def task(self, what: str, total: int) -> Iterator[Advance]:
-        """A bar; in a log file a line every minute, and one when it is done."""
+    def task(self, label: str, total: int) -> Iterator[Advance]:
+        """Show a bar; in a log file, print a line every minute and one at the end."""
         if not total:
             yield lambda steps: None
             return
-        done = _Done(what, total)
+        job = _ProgressLine(label, total)
         if self.console.is_terminal:
             bars = _bars(
                 self.console, TextColumn("  {task.description}"), MofNCompleteColumn(), _Rate()
             )
             with bars:
-                task = bars.add_task(what, total=total)
+                task = bars.add_task(label, total=total)
 
                 def advance(steps: int) -> None:
-                    done.count += steps
+                    job.count += steps
                     bars.advance(task, steps)
 
                 yield advance
         else:
 
-            def tell(steps: int) -> None:
-                done.count += steps
-                if done.is_due():
-                    self.console.print(f"  {done.so_far()}", style="dim", highlight=False)
+            def log_progress(steps: int) -> None:
+                job.count += steps
+                if job.is_due():
+                    self.console.print(f"  {job.status()}", style="dim", highlight=False)
 
-            yield tell
-        self.console.print(f"  {done.at_end()}", style="dim", highlight=False)
+            yield log_progress
+        self.console.print(f"  {job.summary()}", style="dim", highlight=False)
 
     def say(self, message: str) -> None:
-        """A line that stays."""
+        """Print a line that stays."""
         self.console.print(f"  note: {message}", style="yellow", highlight=False, markup=False)
 
 
-class ShownBytes:
+class DownloadProgress:
     """Progress of downloads: bars that count bytes, and a line at the end."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
 
     @contextmanager
-    def task(self, what: str, total: int) -> Iterator[Advance]:
-        """A bar that vanishes when done; without end where the size is not known."""
+    def task(self, label: str, total: int) -> Iterator[Advance]:
+        """Show a bar that disappears when done, without an end if the size is unknown."""
         start = time.monotonic()
         if self.console.is_terminal:
             name = TextColumn("  {task.description}", markup=False)
             with _bars(self.console, name, DownloadColumn(), TransferSpeedColumn()) as bars:
-                task = bars.add_task(what, total=total or None)
+                task = bars.add_task(label, total=total or None)
                 yield lambda steps: bars.advance(task, steps)
         else:
             yield lambda steps: None
         seconds = time.monotonic() - start
         if seconds > _SLOW:
             speed = f" ({readable(round(total / seconds))}/s)" if total else ""
-            line = f"  {what}: {readable(total) if total else 'done'} in {seconds:.0f} s{speed}"
+            line = f"  {label}: {readable(total) if total else 'done'} in {seconds:.0f} s{speed}"
             self.console.print(line, style="dim", highlight=False, markup=False)
 
 
 def _bars(console: Console, name: ProgressColumn, *counts: ProgressColumn) -> Progress:
-    """Bars that vanish when they are done."""
+    """Return bars that disappear when they are done."""
     bar, left = BarColumn(bar_width=None), TimeRemainingColumn()
     return Progress(name, bar, *counts, left, console=console, transient=True)
 
 
-class _Done:
-    """How far some work is."""
+class _ProgressLine:
+    """The state of a job as a line of text."""
 
-    def __init__(self, what: str, total: int) -> None:
-        self.what, self.total, self.count = what, total, 0
-        self.start = self.told = time.monotonic()
+    def __init__(self, label: str, total: int) -> None:
+        self.label, self.total, self.count = label, total, 0
+        self.start = self.last_printed = time.monotonic()
 
     @property
     def seconds(self) -> float:
         return max(time.monotonic() - self.start, 1e-9)
 
     def is_due(self) -> bool:
-        """Whether a log has heard nothing for long."""
-        if time.monotonic() - self.told < _LONG or self.count >= self.total:
+        """Return whether a log file is due another line."""
+        if time.monotonic() - self.last_printed < _LONG or self.count >= self.total:
             return False
-        self.told = time.monotonic()
+        self.last_printed = time.monotonic()
         return True
 
-    def so_far(self) -> str:
+    def status(self) -> str:
         rate = self.count / self.seconds
         left = (self.total - self.count) / rate / 60 if rate else 0.0
         return (
-            f"{self.what}: {self.count:,} of {self.total:,} ({speed_text(rate)}), "
+            f"{self.label}: {self.count:,} of {self.total:,} ({speed_text(rate)}), "
             f"about {left:.0f} min left"
         )
 
-    def at_end(self) -> str:
-        # Work that does not count its steps has done them all.
+    def summary(self) -> str:
+        # A job that does not count its steps has done all of them.
         count = self.count or self.total
         return (
-            f"{self.what}: {count:,} in {self.seconds:.1f} s ({speed_text(count / self.seconds)})"
+            f"{self.label}: {count:,} in {self.seconds:.1f} s ({speed_text(count / self.seconds)})"
         )
 
 
 class _Rate(ProgressColumn):
-    """Steps a second."""
+    """Steps per second."""
 
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed

@@ -33,19 +33,19 @@ examples:
 
 _ABOUT_GET = """\
 Download the public files of benchmarks and verify their checksums. An interrupted download resumes.
-For files behind an account or a form, the command explains where to get them.
+For files that need an account or a form, the command explains where to get them.
 """
 
 _SHOWN_FILES, _SHOWN_IMAGES = 12, 10
-"""Lines about files to fetch, and about missing images."""
+"""Largest number of lines about files to download, and about missing images."""
 
 _NO_SIZE = "unknown size"
 _CLASS_FOLDERS = ("*/*", "**/*")
-"""Patterns of benchmarks that are read from folders of images, one a class."""
+"""File patterns of benchmarks that are read from class folders of images."""
 
 
 def add(commands: Commands) -> None:
-    """List, check and get."""
+    """Add the actions list, check and get."""
     text = "list, check and download the files of benchmarks"
     data = add_command(commands, "data", text=text, about=_ABOUT, examples=_EXAMPLES)
     actions = data.add_subparsers(dest="action", metavar="ACTION", required=True)
@@ -65,7 +65,7 @@ def add(commands: Commands) -> None:
 
 
 def start(options: argparse.Namespace) -> int:
-    """One of the three."""
+    """Run an action."""
     if options.action == "list":
         return _list()
     if options.action == "check":
@@ -74,19 +74,23 @@ def start(options: argparse.Namespace) -> int:
 
 
 def _list() -> int:
-    """Every benchmark that needs files: how to get them, its images and its licence."""
+    """Print all benchmarks that need files: how to get them, image sources and licence."""
     from unbag.types import Benchmark
 
-    found = [find("benchmark", name) for name in names("benchmark")]
-    needy = [one for one in found if isinstance(one, Benchmark) and one.files]
-    if not needy:
+    registered = [find("benchmark", name) for name in names("benchmark")]
+    from_files = [
+        benchmark
+        for benchmark in registered
+        if isinstance(benchmark, Benchmark) and benchmark.files
+    ]
+    if not from_files:
         print("no benchmark is read from files")
         return 0
-    width = max(len(one.name) for one in needy)
-    for one in needy:
+    width = max(len(benchmark.name) for benchmark in from_files)
+    for benchmark in from_files:
         print(
-            f"{one.name:<{width}}  {_way(one):<34}  images: {', '.join(one.sources)}; "
-            f"licence: {one.licence}"
+            f"{benchmark.name:<{width}}  {_download_note(benchmark):<34}  "
+            f"images: {', '.join(benchmark.sources)}; licence: {benchmark.licence}"
         )
     print(
         "`unbag data get NAME --data DIR` downloads public files and explains how to get the others"
@@ -95,69 +99,69 @@ def _list() -> int:
     return 0
 
 
-def _way(one: Benchmark) -> str:
-    """What `data get` can do for a benchmark."""
-    kinds = {download.has_images for download in one.downloads}
+def _download_note(benchmark: Benchmark) -> str:
+    """Describe what `data get` can download of a benchmark."""
+    kinds = {download.has_images for download in benchmark.downloads}
     if not kinds:
         return "by hand"
-    whole = {True: "images", False: "files"}
-    got = " + ".join(whole[kind] for kind in sorted(kinds))
-    return f"download {got}{', rest by hand' if one.gated else ''}"
+    words = {True: "images", False: "files"}
+    parts = " + ".join(words[kind] for kind in sorted(kinds))
+    return f"download {parts}{', rest by hand' if benchmark.gated else ''}"
 
 
 def _check(name: str, data: Path) -> int:
-    """What is there, what is missing, where it comes from and how to lay it out."""
+    """Print which files of a benchmark are present and missing, and its source."""
     from unbag.benchmarks.names import benchmark
 
-    one = benchmark(name)
-    if not one.files:
-        print(f"{one.name} generates its own data; no files are needed")
+    entry = benchmark(name)
+    if not entry.files:
+        print(f"{entry.name} generates its own data; no files are needed")
         return 0
-    found = _look(one, data)
-    _print_found(one, data, found)
-    if found.problem:
+    files = _check_files(entry, data)
+    _print_files(entry, data, files)
+    if files.problem:
         raise UnbagError(
-            found.problem,
+            files.problem,
             expected="the official files, in the layout above",
-            hint=_hint(name, data, found),
+            hint=_hint(name, data, files),
         )
     return 0
 
 
-def _look(one: Benchmark, data: Path) -> Found:
-    """Look for the files of a benchmark, then for the images that they name."""
+def _check_files(benchmark: Benchmark, data: Path) -> FilesOnDisk:
+    """Check for the files of a benchmark, and then for the images that they list."""
     from unbag.evaluation.loading import absent_images
 
-    root = data / one.place
-    # A file may be a pattern: class sets need any image in any folder.
-    missing = tuple(file for file in one.files if not any(root.glob(file)))
+    root = data / benchmark.place
+    # A file may be a pattern: classification datasets need any image in any class folder.
+    missing = tuple(file for file in benchmark.files if not any(root.glob(file)))
     if missing:
-        return Found(len(one.files), missing, 0, ())
-    items = one.load(root)
-    return Found(len(one.files), (), len(items), tuple(sorted(absent_images(items))))
+        return FilesOnDisk(len(benchmark.files), missing, 0, ())
+    items = benchmark.load(root)
+    return FilesOnDisk(len(benchmark.files), (), len(items), tuple(sorted(absent_images(items))))
 
 
 @dataclass(frozen=True)
-class Found:
-    """What is on disk of a benchmark."""
+class FilesOnDisk:
+    """The present and missing files of a benchmark."""
 
     files: int
-    """How many it needs."""
+    """Number of required files."""
     missing: tuple[str, ...]
-    """Files that are not there."""
+    """Missing files."""
     items: int
     absent: tuple[Path, ...]
-    """Images that are not there; only known once no file is missing."""
+    """Missing images; only known if no file is missing."""
 
     @property
-    def lacks_classes(self) -> bool:
-        """It is read from class folders, and there are none."""
+    def has_no_classes(self) -> bool:
+        """Whether the benchmark is read from class folders and has none."""
         return any(file in _CLASS_FOLDERS for file in self.missing)
 
     @property
     def problem(self) -> str:
-        """Why it cannot be measured as a whole; empty if it can."""
-        if self.lacks_classes:
+        """Why the benchmark is incomplete; empty if it is complete."""
+        if self.has_no_classes:
             return "there are no class folders"
         if self.missing:
             return f"{len(self.missing)} of {self.files} files are missing"
@@ -170,75 +174,77 @@ class Found:
         )
 
 
-def _hint(name: str, data: Path, found: Found) -> str:
-    if found.missing and not found.lacks_classes:
+def _hint(name: str, data: Path, files: FilesOnDisk) -> str:
+    if files.missing and not files.has_no_classes:
         return f"`unbag data get {name} --data {data}` downloads or explains them"
     get = f"`unbag data get {name} --images --data {data}` downloads or explains them"
-    skip = "; `unbag run --missing skip` evaluates on the others" if found.absent else ""
+    skip = "; `unbag run --missing skip` evaluates on the others" if files.absent else ""
     return get + skip
 
 
-def _print_found(one: Benchmark, data: Path, found: Found) -> None:
-    """The summary of a benchmark on disk."""
-    print(f"{one.name}: {one.about}")
-    print(f"  cite:     {one.cite or 'not stated'}")
-    print(f"  licence:  {one.licence or 'not stated'}")
-    print(f"  images:   {', '.join(one.sources) or 'not stated'}")
-    print(f"  folder:   {data / one.place}")
-    for file in one.files:
-        shown = "class folders" if file in _CLASS_FOLDERS else file
-        print(f"  {'missing' if file in found.missing else 'present'}   {shown}")
-    if not found.missing:
-        print(f"  {found.items:,} items are readable")
-    for path in found.absent[:_SHOWN_IMAGES]:
+def _print_files(benchmark: Benchmark, data: Path, files: FilesOnDisk) -> None:
+    """Print the summary of a benchmark on disk."""
+    print(f"{benchmark.name}: {benchmark.about}")
+    print(f"  cite:     {benchmark.cite or 'not stated'}")
+    print(f"  licence:  {benchmark.licence or 'not stated'}")
+    print(f"  images:   {', '.join(benchmark.sources) or 'not stated'}")
+    print(f"  folder:   {data / benchmark.place}")
+    for file in benchmark.files:
+        name = "class folders" if file in _CLASS_FOLDERS else file
+        print(f"  {'missing' if file in files.missing else 'present'}   {name}")
+    if not files.missing:
+        print(f"  {files.items:,} items are readable")
+    for path in files.absent[:_SHOWN_IMAGES]:
         print(f"  missing   {path}")
-    if found.problem and one.gated:
-        print(f"  by hand:  {one.gated}")
-    if not found.problem:
+    if files.problem and benchmark.gated:
+        print(f"  by hand:  {benchmark.gated}")
+    if not files.problem:
         print("complete")
 
 
 def get_data(
     names: Sequence[str], data: Path, *, images: bool, patience: Patience | None = None
 ) -> int:
-    """Fetch files, and images if asked for; 0 if everything asked for is there in the end."""
+    """Download files, and images if `images`; return 0 if everything requested is present."""
     from rich.console import Console
 
     from unbag.benchmarks.names import benchmark
-    from unbag.cli.console import ShownBytes
-    from unbag.data.download import PATIENCE, wanted
+    from unbag.cli.console import DownloadProgress
+    from unbag.data.download import PATIENCE, required_downloads
 
-    found = [benchmark(name) for name in dict.fromkeys(names)]
-    benchmarks = [one for one in found if one.files]
-    for one in found:
-        if not one.files:
-            print(f"{one.name} generates its own data; no files are needed")
-    for one in benchmarks:
-        _print_plan(one, data, images=images)
-    _print_total(wanted(benchmarks, images=images), data)
-    work = _Work(data, ShownBytes(Console(stderr=True)).task, patience or PATIENCE)
+    selected = [benchmark(name) for name in dict.fromkeys(names)]
+    benchmarks = [entry for entry in selected if entry.files]
+    for entry in selected:
+        if not entry.files:
+            print(f"{entry.name} generates its own data; no files are needed")
+    for entry in benchmarks:
+        _print_plan(entry, data, images=images)
+    _print_total(required_downloads(benchmarks, images=images), data)
+    downloader = _Downloader(
+        data, DownloadProgress(Console(stderr=True)).task, patience or PATIENCE
+    )
     try:
-        work.get(wanted(benchmarks, images=False))
+        downloader.get(required_downloads(benchmarks, images=False))
         if images:
-            work.get(_images(benchmarks, data))
+            downloader.get(_image_downloads(benchmarks, data))
     except KeyboardInterrupt:
         print(
-            "unbag: stopped. Partial downloads are kept; the same command resumes them",
+            "unbag: stopped. Partial downloads are saved; run the same command to resume",
             file=sys.stderr,
         )
         return 130
-    complete = [_summed_up(one, data, images=images) for one in benchmarks]
-    return 1 if work.failed or not all(complete) else 0
+    complete = [_print_summary(entry, data, images=images) for entry in benchmarks]
+    return 1 if downloader.failed or not all(complete) else 0
 
 
-def _print_plan(one: Benchmark, data: Path, *, images: bool) -> None:
+def _print_plan(benchmark: Benchmark, data: Path, *, images: bool) -> None:
     from unbag.data.archives import readable
     from unbag.data.download import is_there
 
-    print(one.name)
-    print(f"  licence:  {one.licence or 'not stated'}")
-    later = [d for d in one.downloads if d.has_images and not images]
-    now = [d for d in one.downloads if d not in later]
+    print(benchmark.name)
+    print(f"  licence:  {benchmark.licence or 'not stated'}")
+    later = [d for d in benchmark.downloads if d.has_images and not images]
+    now = [d for d in benchmark.downloads if d not in later]
 
     def described(download: Download) -> str:
         return f"{download.to} ({readable(download.size) if download.size else _NO_SIZE})"
@@ -251,9 +257,9 @@ def _print_plan(one: Benchmark, data: Path, *, images: bool) -> None:
         print(f"  images    {described(download)}: only with --images")
     if len(later) > _SHOWN_FILES:
         print(f"  images    and {len(later) - _SHOWN_FILES} more")
-    if one.gated:
-        print(f"  by hand:  {one.gated}")
-    elif not one.downloads:
+    if benchmark.gated:
+        print(f"  by hand:  {benchmark.gated}")
+    elif not benchmark.downloads:
         print("  by hand:  no public download is known; see the page of the authors")
 
 
@@ -271,72 +277,75 @@ def _print_total(downloads: Sequence[Download], data: Path) -> None:
 
 
 @dataclass
-class _Work:
-    """Gets one download after the other; one that fails stops no other."""
+class _Downloader:
+    """Runs downloads one after the other; a failed one does not stop the others."""
 
     data: Path
     task: ProgressBar
     patience: Patience
     failed: bool = False
-    silent: set[str] = field(default_factory=set)
-    """Hosts that did not answer: hundreds of small files must not wait for each anew."""
+    silent_hosts: set[str] = field(default_factory=set)
+    """Hosts that did not answer, which are skipped from then on."""
 
     def get(self, downloads: Iterable[Download]) -> None:
         from unbag.data.download import UnreachableError, obtain
 
         for download in downloads:
             host = urlsplit(download.url).netloc
-            if host in self.silent:
+            if host in self.silent_hosts:
                 self._fail(f"{download.to} was skipped: {host} does not answer")
                 continue
             try:
-                got = obtain(download, self.data, task=self.task, patience=self.patience)
+                obtained = obtain(download, self.data, task=self.task, patience=self.patience)
             except UnbagError as error:
                 if isinstance(error, UnreachableError):
-                    self.silent.add(host)
+                    self.silent_hosts.add(host)
                 self._fail(str(error))
             else:
-                _print_got(download, got)
+                _print_obtained(download, obtained)
 
     def _fail(self, message: str) -> None:
         self.failed = True
         print(f"unbag: {message}", file=sys.stderr)
 
 
-def _print_got(download: Download, got: Obtained) -> None:
-    if got.was_there or (download.has_images and not download.unpack):
+def _print_obtained(download: Download, obtained: Obtained) -> None:
+    if obtained.was_there or (download.has_images and not download.unpack):
         return
-    unpacked = f", {got.members:,} files extracted to {download.unpack}" if got.members else ""
+    unpacked = (
+        f", {obtained.members:,} files extracted to {download.unpack}" if obtained.members else ""
+    )
     known = "as published" if download.sha256 else "no published checksum to compare with"
-    print(f"downloaded {download.to}{unpacked}; sha256 {got.sha256}, {known}", flush=True)
+    print(f"downloaded {download.to}{unpacked}; sha256 {obtained.sha256}, {known}", flush=True)
 
 
-def _images(benchmarks: Iterable[Benchmark], data: Path) -> tuple[Download, ...]:
-    """Images of the benchmarks that lack some: what was unpacked by hand is not fetched again."""
-    from unbag.data.download import wanted
+def _image_downloads(benchmarks: Iterable[Benchmark], data: Path) -> tuple[Download, ...]:
+    """List the image downloads of incomplete benchmarks; others have their images already."""
+    from unbag.data.download import required_downloads
 
-    lacking = []
-    for one in benchmarks:
-        # Warnings are said once, with the summary.
+    incomplete = []
+    for entry in benchmarks:
+        # Warnings are printed once, with the summary.
         with warnings.catch_warnings(), suppress(UnbagError):
             warnings.simplefilter("ignore")
-            if not _look(one, data).problem:
-                print(f"present   all images of {one.name}")
+            if not _check_files(entry, data).problem:
+                print(f"present   all images of {entry.name}")
                 continue
-        lacking.append(one)
-    return tuple(download for download in wanted(lacking, images=True) if download.has_images)
+        incomplete.append(entry)
+    downloads = required_downloads(incomplete, images=True)
+    return tuple(download for download in downloads if download.has_images)
 
 
-def _summed_up(one: Benchmark, data: Path, *, images: bool) -> bool:
-    """Print what `data check` prints; whether everything that was asked for is there."""
+def _print_summary(benchmark: Benchmark, data: Path, *, images: bool) -> bool:
+    """Print the output of `data check`; return whether everything requested is present."""
     try:
-        found = _look(one, data)
+        files = _check_files(benchmark, data)
     except UnbagError as error:
         print(f"unbag: {error}", file=sys.stderr)
         return False
-    _print_found(one, data, found)
-    if not found.problem:
+    _print_files(benchmark, data, files)
+    if not files.problem:
         return True
-    can_get = found.absent and not images and any(d.has_images for d in one.downloads)
-    print(f"{found.problem}{'; --images downloads them' if can_get else ''}")
-    return not found.missing and not images
+    can_get = files.absent and not images and any(d.has_images for d in benchmark.downloads)
+    print(f"{files.problem}{'; --images downloads them' if can_get else ''}")
+    return not files.missing and not images

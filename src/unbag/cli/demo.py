@@ -1,4 +1,4 @@
-"""`unbag demo`: the shipped models on every world benchmark, then one with two read-outs."""
+"""`unbag demo`: evaluate the shipped models on the world benchmarks, and compare two read-outs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from unbag.cli.options import add_cache, add_command, cache_of
-from unbag.cli.run import carry_out
+from unbag.cli.run import run_job
 
 if TYPE_CHECKING:
     from unbag.evaluation.loading import Job
@@ -24,16 +24,16 @@ read-outs of one model: cosine similarity and a decoder.
 """
 
 _MODELS = ("tiny:base", "tiny:hard_negative", "tiny:random", "caption:short")
-"""Before and after a repair, and two that can know nothing."""
+"""Before and after a repair, with random weights, and a blind baseline."""
 _MODEL, _READOUT = "tiny:base", "decoder"
 _READOUT_BENCHMARKS = ("world-relation", "world-pairs-a", "world-swap", "world-count")
-"""Two that gain, one that stays, one that loses."""
+"""Two benchmarks that gain, one that stays the same, one that loses."""
 READOUT_FOLDER = "another-readout"
-"""Inside the folder of the demo."""
+"""Name of the second run folder, inside that of the demo."""
 
 
 def add(commands: Commands) -> None:
-    """The run folder."""
+    """Add the option: the run folder."""
     text = "evaluate the shipped models on the built-in world, without downloads"
     demo = add_command(commands, "demo", text=text, about=_ABOUT)
     text, default = "run folder, with the report", Path("unbag-demo")
@@ -42,7 +42,7 @@ def add(commands: Commands) -> None:
 
 
 def start(options: argparse.Namespace) -> int:
-    """The main job on the built-in world, then one model by another read-out."""
+    """Evaluate on the built-in world, then compare two read-outs of one model."""
     from unbag.api import make_scorer
     from unbag.benchmarks.names import find_benchmarks
     from unbag.evaluation.loading import Job
@@ -65,7 +65,7 @@ def start(options: argparse.Namespace) -> int:
             out=options.out / READOUT_FOLDER,
         )
 
-    return carry_out(job, beside=readout_job, show=_show_readout)
+    return run_job(job, second=readout_job, show_second=_show_readout)
 
 
 def _show_readout(finished: Finished) -> None:
@@ -76,26 +76,36 @@ def _show_readout(finished: Finished) -> None:
 
     report(finished.contents, finished.folder.report)
     text = f"\nthe same frozen {_MODEL}, scored by cosine similarity and by a small language model"
-    print_lines([f"{text} that reads its patches (docs/decoder.md):"])
+    print_lines([f"{text} that reads its patches (docs/background/decoder.md):"])
     output().print(terminal_table(finished.contents))
     print_lines([_changes(finished.contents, find_benchmarks(_READOUT_BENCHMARKS))])
     print(f"report:  {finished.folder.report}")
 
 
 def _changes(contents: RunContents, benchmarks: Sequence[Benchmark]) -> str:
-    """What the second read-out gains and loses, by headline and by paired intervals."""
+    """State which headline metrics the second read-out gains and loses, by paired intervals."""
     from unbag.reports.formatting import value_text
 
-    said: dict[str, list[str]] = {"gained": [], "lost": [], "no difference shown": []}
+    changes: dict[str, list[str]] = {"gained": [], "lost": [], "no difference shown": []}
     for benchmark in benchmarks:
-        for one in contents.comparisons:
-            if (one.benchmark, one.metric) != (benchmark.name, benchmark.headline):
+        for comparison in contents.comparisons:
+            if (comparison.benchmark, comparison.metric) != (benchmark.name, benchmark.headline):
                 continue
             value = {
-                result.scorer: value_text(result.overall[one.metric])
+                result.scorer: value_text(result.overall[comparison.metric])
                 for result in contents.results
-                if result.benchmark == one.benchmark
+                if result.benchmark == comparison.benchmark
             }
-            what = "gained" if one.low > 0 else "lost" if one.high < 0 else "no difference shown"
-            said[what].append(f"{benchmark.name} {value[one.first]} to {value[one.second]}")
-    return "; ".join(f"{what}: {', '.join(found)}" for what, found in said.items() if found)
+            outcome = (
+                "gained"
+                if comparison.low > 0
+                else "lost"
+                if comparison.high < 0
+                else "no difference shown"
+            )
+            changes[outcome].append(
+                f"{benchmark.name} {value[comparison.first]} to {value[comparison.second]}"
+            )
+    return "; ".join(
+        f"{outcome}: {', '.join(texts)}" for outcome, texts in changes.items() if texts
+    )

@@ -1,4 +1,4 @@
-"""`unbag diagnose`: explain the scores of one or two models, as sentences, a page and JSON."""
+"""`unbag diagnose`: explain the scores of one or two models, in sentences, a page and JSON."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 _ABOUT = """\
 Diagnose a model: does the text encoder represent word order, does the image encoder map different
 images to the same embedding, is information present but not read out, does the model merely detect
-edited captions? Each probe answers in one sentence, with its value beside that of a bag of words, a
-perfect model, chance, and the same model with random weights. Writes diagnosis.html and
-diagnosis.json.
+edited captions? Each probe answers in one sentence and compares its value with those of a bag of
+words, a perfect model, chance, and the same model with random weights. The output is diagnosis.html
+and diagnosis.json.
 """
 
 _EXAMPLES = """\
@@ -45,10 +45,10 @@ examples:
 
 
 def add(commands: Commands) -> None:
-    """One or two models, the data, and the probes."""
+    """Add the options: one or two models, data and probes."""
     text = "diagnose a model: one sentence per probe"
     diagnose = add_command(commands, "diagnose", text=text, about=_ABOUT, examples=_EXAMPLES)
-    text = "a model by name, or the folder of a training run or export"
+    text = "the model by name, or the folder of a training run or export"
     diagnose.add_argument("--model", required=True, metavar="M", help=text)
     text = "a second model to compare with, such as the one before fine-tuning"
     diagnose.add_argument("--against", metavar="M", help=text)
@@ -67,8 +67,8 @@ def add(commands: Commands) -> None:
 
 def _add_data(data: argparse._ArgumentGroup) -> None:
     text = (
-        "what the probes look at: world, a benchmark or family, a caption file, or a folder of "
-        "images (default: world)"
+        "data for the probes: world, a benchmark or family, a caption file, or a folder of images "
+        "(default: world)"
     )
     data.add_argument("--on", metavar="WHAT", help=text)
     add_bench_data(data)
@@ -79,11 +79,11 @@ def _add_data(data: argparse._ArgumentGroup) -> None:
 def _add_probes(probes: argparse._ArgumentGroup) -> None:
     text = "probes by name (default: all; see `unbag list probes`)"
     probes.add_argument("--probes", nargs="+", metavar="P", help=text)
-    text = "run every classifier, condition and layer of each probe, not only the fast subset"
+    text = "run all classifiers, conditions and layers of each probe, not only a fast subset"
     probes.add_argument("--full", action="store_true", help=text)
-    text = "layers to probe besides the last; -2 is the one before it"
+    text = "layers to probe in addition to the last; -2 is the second to last"
     probes.add_argument("--layers", type=int, nargs="+", default=[], metavar="N", help=text)
-    text = "skip the control with random weights, which takes about half the time"
+    text = "skip the control with random weights, which takes about half of the time"
     probes.add_argument("--no-random-init", action="store_true", help=text)
     text = "skip the word-to-patch maps, which take dozens of forward passes with a chat model"
     probes.add_argument("--no-maps", action="store_true", help=text)
@@ -92,14 +92,14 @@ def _add_probes(probes: argparse._ArgumentGroup) -> None:
 
 
 def start(options: argparse.Namespace) -> int:
-    """Run the probes, write every answer at once, show them."""
-    # NumPy and SciPy get one thread for their products, which are small here: between two of them a
-    # second thread of OpenBLAS spins, which made readers seven times slower on two busy cores.
-    # It must be said before NumPy is imported.
+    """Run the probes, write the answers as they come, and print them."""
+    # One OpenBLAS thread for the small matrix products here: a second thread spins between two of
+    # them, which made readers seven times slower on two busy cores. Must be set before NumPy is
+    # imported.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from rich.console import Console
 
-    from unbag.cli.console import Shown, output
+    from unbag.cli.console import TerminalProgress, output
     from unbag.probes.diagnosis.diagnose import examine
     from unbag.probes.diagnosis.page import (
         DIAGNOSIS,
@@ -116,11 +116,11 @@ def start(options: argparse.Namespace) -> int:
     if options.data and not options.on:
         raise UnbagError(
             f"--data {options.data} was given without --on",
-            expected="--data, the folder of benchmarks, beside --on, what the probes look at",
-            hint=f"if the probes are to look at {options.data}: --on {options.data}",
+            expected="--data, the folder of benchmarks, only with --on, the data for the probes",
+            hint=f"to probe on {options.data} itself: --on {options.data}",
         )
     console = Console(stderr=True)
-    # Each diagnosis has a folder of its own.
+    # Each diagnosis has its own folder.
     name = options.model
     name += f"+{options.scorer.partition('@')[0]}" if options.scorer else ""
     name += f"-against-{options.against}" if options.against else ""
@@ -128,43 +128,43 @@ def start(options: argparse.Namespace) -> int:
     name = re.sub(r"[^\w.+-]+", "-", name).strip("-.") or "model"
     out = options.out or Path("unbag-diagnosis") / name
     check_run_folder(out, DIAGNOSIS)
-    config = _inquiry(options, Shown(console))
+    config = _make_config(options, TerminalProgress(console))
     answered = 0
     with open_diagnosis(out) as run:
 
-        def keep(found: Diagnosis) -> None:
+        def keep(diagnosis: Diagnosis) -> None:
             """Write the diagnosis after every probe, and print its progress."""
             nonlocal answered
-            if not found.answers:
-                check_same_diagnosis(found, run)
+            if not diagnosis.answers:
+                check_same_diagnosis(diagnosis, run)
                 return
-            write_diagnosis(found, run)
-            answered = len(found.answers)
-            if not found.is_whole:
-                answer = found.answers[-1]
+            write_diagnosis(diagnosis, run)
+            answered = len(diagnosis.answers)
+            if not diagnosis.is_whole:
+                answer = diagnosis.answers[-1]
                 done = "done" if answer.verdict is not None else "skipped"
                 line = f"  {answer.probe}: {done} ({answer.seconds:.1f} s)"
                 console.print(line, style="dim", highlight=False, markup=False)
 
         try:
-            found = examine(config, progress=Shown(console), keep=keep)
+            diagnosis = examine(config, progress=TerminalProgress(console), save=keep)
         except KeyboardInterrupt:
-            said = "stopped before the first probe was done; nothing was written"
+            message = "stopped before the first probe was done; nothing was written"
             if answered:
                 count = count_text(answered, "probe")
-                said = f"stopped; the results of {count} are in {out / PAGE}"
-            print(f"\n{said}", file=sys.stderr)
+                message = f"stopped; the results of {count} are in {out / PAGE}"
+            print(f"\n{message}", file=sys.stderr)
             return 130
     if options.json:
-        print(to_json(found), end="")
+        print(to_json(diagnosis), end="")
     else:
-        print_diagnosis(found, output())
+        print_diagnosis(diagnosis, output())
         print(f"page:    {out / PAGE}")
         print(f"numbers: {out / JSON}")
-    return 0 if found.answered else 1
+    return 0 if diagnosis.answered else 1
 
 
-def _inquiry(options: argparse.Namespace, progress: Progress) -> DiagnosisConfig:
+def _make_config(options: argparse.Namespace, progress: Progress) -> DiagnosisConfig:
     from unbag.api import make_scorer
     from unbag.models.loading import (
         Placement,
@@ -177,24 +177,24 @@ def _inquiry(options: argparse.Namespace, progress: Progress) -> DiagnosisConfig
     from unbag.probes.data import find_probe_data
     from unbag.probes.diagnosis.diagnose import DiagnosisConfig, registered_probes
 
-    # What is cheap to check comes before what is slow to load.
+    # Check cheap options before models are loaded.
     probes = registered_probes(options.probes) if options.probes else None
-    named = [model_name(one) for one in (options.model, options.against) if one]
-    device = choose_device(options.device, is_needed=any(map(needs_device, named)))
+    model_names = [model_name(name) for name in (options.model, options.against) if name]
+    device = choose_device(options.device, is_needed=any(map(needs_device, model_names)))
     placement = Placement(device, options.dtype, cache=cache_of(options))
-    material = find_probe_data(
+    data = find_probe_data(
         options.on,
         root=options.data,
         images=options.images,
         seed=options.seed,
         progress=progress,
     )
-    models = [load_model(name, placement=placement) for name in named]
+    models = [load_model(name, placement=placement) for name in model_names]
     return DiagnosisConfig(
         model=models[0],
         against=models[1] if len(models) > 1 else None,
         scorer=make_scorer(models[0], options.scorer) if options.scorer else None,
-        material=material,
+        material=data,
         probes=probes,
         options=Options(seed=options.seed, is_full=options.full, layers=tuple(options.layers)),
         has_random_init=not options.no_random_init,

@@ -1,4 +1,4 @@
-"""`unbag edit`: hard negatives and hard positives of a file of captions, or of one caption."""
+"""`unbag edit`: generate hard negatives and positives for a caption file or one caption."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from unbag.reports.table import Table
 
 _ABOUT = """\
-Generate hard negatives and hard positives for a file of captions, or for one caption. An
-interrupted job resumes when the same command is given again.
+Generate hard negatives and hard positives for a caption file, or for one caption. Run the same
+command again to resume an interrupted job.
 """
 
 _EXAMPLES = """\
@@ -45,9 +45,9 @@ kinds:
 _FORMS = (*CAPTION_FILES, "shards")
 
 _LONG = 60
-"""Characters of reasons in the table; the summary has all."""
+"""Largest number of characters of reasons in the table; summary.json has all of them."""
 
-_OF_COLLECTIONS = (
+_FILE_OPTIONS = (
     "captions",
     "out",
     "captions_format",
@@ -61,11 +61,11 @@ _OF_COLLECTIONS = (
     "workers",
     "ray",
 )
-"""Options that one caption has no use for; where they were not given they are empty."""
+"""Options of caption files, which --try rejects; empty or None unless given."""
 
 
 def add(commands: Commands) -> None:
-    """A collection or one caption, kinds, and what the kinds need."""
+    """Add the options: a caption file or one caption, kinds of edits, and models."""
     text = "generate hard negatives and hard positives of captions"
     edit = add_command(commands, "edit", text=text, about=_ABOUT, examples=_EXAMPLES)
     text = "print the edits of one caption"
@@ -77,21 +77,21 @@ def add(commands: Commands) -> None:
 
 
 def start(options: argparse.Namespace) -> int:
-    """Edit a collection, or try one caption."""
-    from unbag.cli.console import output, print_lines, shown
+    """Edit a caption file or one caption."""
+    from unbag.cli.console import output, print_lines, terminal_progress
     from unbag.edits.jobs.run import run_edit
     from unbag.edits.kinds import find_kinds
 
     if options.tried is not None:
         return _try(options)
-    summary = run_edit(_job(options), progress=shown())
+    summary = run_edit(_job(options), progress=terminal_progress())
     output().print(_table(summary, find_kinds(options.kinds)))
     print_lines(_lines(summary))
     return 0
 
 
 def _add_files(files: argparse._ArgumentGroup) -> None:
-    text = "caption file; for webdataset shards also a folder or a pattern"
+    text = "caption file; for webdataset shards also a folder or a glob pattern"
     files.add_argument("--captions", metavar="FILE", help=text)
     text = "output file, or a folder for shards"
     files.add_argument("--out", type=Path, metavar="FILE", help=text)
@@ -105,35 +105,37 @@ def _add_files(files: argparse._ArgumentGroup) -> None:
     files.add_argument("--image-column", default="", metavar="C", help=text)
     text = "edit only the first N captions"
     files.add_argument("--limit", type=positive, metavar="N", help=text)
-    text = "malformed lines: stop before anything is computed, or skip them (default: error)"
+    text = "malformed lines: stop before editing, or skip them (default: error)"
     files.add_argument("--bad-lines", choices=("error", "skip"), help=text)
     text = "nearest images, as written by `unbag nearest`, for --format negclip"
     files.add_argument("--neighbours", type=Path, metavar="FILE", help=text)
 
 
 def _add_edits(edits: argparse._ArgumentGroup) -> None:
-    text = "kinds of edits, or groups of kinds"
+    text = "kinds of edits or groups of kinds (default: the group default)"
     edits.add_argument("--kinds", nargs="+", default=["default"], metavar="K", help=text)
     text = "number of edits per kind and caption"
     edits.add_argument("--per-kind", type=positive, default=1, metavar="N", help=text)
     add_seed(edits, "of the edits")
     text = "additional filters: fluency:PATH, meaning:PATH, package.module:NAME"
     edits.add_argument("--filters", nargs="+", default=[], metavar="F", help=text)
-    text = "language model that measures, per kind, how often the original is more likely"
+    text = (
+        "language model that measures how often the original is more likely than its edit, by kind"
+    )
     edits.add_argument("--leak", default="", metavar="PATH", help=text)
 
 
 def _add_models(models: argparse._ArgumentGroup) -> None:
     text = "spaCy pipeline by name or folder; auto is the first installed one"
     models.add_argument("--pipeline", default="auto", metavar="P", help=text)
-    text = "WordNet folder; auto looks in the usual places"
+    text = "WordNet folder; auto searches the standard locations"
     models.add_argument("--wordnet", default="auto", metavar="DIR", help=text)
-    text = "masked or causal language model for kinds that fill in words: folder or name"
+    text = "masked or causal language model for kinds that fill in words: a folder or name"
     models.add_argument("--fill", default="", metavar="M", help=text)
     text = "chat model for kinds that rewrite captions: hf:FOLDER or server:MODEL@URL"
     models.add_argument("--rewrite", default="", metavar="M", help=text)
     add_device(models)
-    text = "cache folder for answers of a server (default: $XDG_CACHE_HOME/unbag or ~/.cache/unbag)"
+    text = "cache folder for server responses (default: $XDG_CACHE_HOME/unbag or ~/.cache/unbag)"
     models.add_argument("--cache", type=Path, metavar="DIR", help=text)
     add_server(models)
     text = "worker processes; the output is the same for any number (default: 1)"
@@ -164,7 +166,7 @@ def _job(options: argparse.Namespace) -> EditJob:
     return EditJob(
         source,
         options.out,
-        form=options.format or _form(options.out, source),
+        form=options.format or _output_format(options.out, source),
         kinds=tuple(options.kinds),
         parts=_parts(options),
         filters=tuple(options.filters),
@@ -177,8 +179,8 @@ def _job(options: argparse.Namespace) -> EditJob:
     )
 
 
-def _form(out: Path, source: Source) -> str:
-    """Of the output: its ending says it; a name without one is a folder, if shards are edited."""
+def _output_format(out: Path, source: Source) -> str:
+    """Return the output format by extension; a name without one is a folder of shards."""
     from unbag.data.readers import form_of
 
     return "shards" if source.form == "shards" and not out.suffix else form_of(str(out), "--format")
@@ -201,7 +203,7 @@ def _parts(options: argparse.Namespace) -> EditParts:
 
 
 def _table(summary: EditSummary, kinds: Sequence[Kind]) -> Table:
-    """A row a kind: how many captions have a place for it, and what became of it."""
+    """Return a table with a row per kind: candidate places, captions, edits and rejections."""
     from unbag.edits.editor import KindTally
     from unbag.reports.formatting import percent_text
     from unbag.reports.table import Table
@@ -209,14 +211,16 @@ def _table(summary: EditSummary, kinds: Sequence[Kind]) -> Table:
     names = ["kind", "places", "captions", "share", "edits", "rejected"]
     rows = []
     for kind in kinds:
-        of = summary.tally.kinds.get(kind.name) or KindTally()
-        rejected = ", ".join(f"{reason} {count:,}" for reason, count in of.rejected.most_common())
+        tally = summary.tally.kinds.get(kind.name) or KindTally()
+        rejected = ", ".join(
+            f"{reason} {count:,}" for reason, count in tally.rejected.most_common()
+        )
         cells = [
             f"{kind.name} {'+' if kind.is_positive else '-'}",
-            f"{of.places:,}",
-            f"{of.captions:,}",
-            percent_text(of.captions, summary.tally.captions),
-            f"{of.edits:,}",
+            f"{tally.places:,}",
+            f"{tally.captions:,}",
+            percent_text(tally.captions, summary.tally.captions),
+            f"{tally.edits:,}",
             rejected if len(rejected) <= _LONG else f"{rejected[:_LONG]}...",
         ]
         if leak := summary.leaks.get(kind.name):
@@ -227,7 +231,7 @@ def _table(summary: EditSummary, kinds: Sequence[Kind]) -> Table:
 
 
 def _lines(summary: EditSummary) -> list[str]:
-    """What is said below the table."""
+    """Return the lines below the table."""
     from unbag.reports.formatting import percent_text
 
     tally = summary.tally
@@ -253,8 +257,8 @@ def _try(options: argparse.Namespace) -> int:
     from unbag.reports.table import Column, Table
     from unbag.types import Given
 
-    if idle := [name for name in _OF_COLLECTIONS if getattr(options, name) not in (None, "")]:
-        flags = ", ".join(f"--{name.replace('_', '-')}" for name in idle)
+    if ignored := [name for name in _FILE_OPTIONS if getattr(options, name) not in (None, "")]:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in ignored)
         raise UnbagError(
             f"--try was given with {flags}",
             expected="either one caption (--try) or a file of captions (--captions, --out)",
@@ -268,14 +272,14 @@ def _try(options: argparse.Namespace) -> int:
         seed=options.seed,
         per_kind=options.per_kind,
     )
-    [found], _ = editor([Given(options.tried, options.tried)])
-    print(found.text)
-    if found.skipped:
-        print(f"skipped: {found.skipped}")
+    [edited], _ = editor([Given(options.tried, options.tried)])
+    print(edited.text)
+    if edited.skipped:
+        print(f"skipped: {edited.skipped}")
         return 0
-    rows = [("+" if e.is_positive else "-", e.kind, e.text) for e in found.edits]
+    rows = [("+" if e.is_positive else "-", e.kind, e.text) for e in edited.edits]
     output().print(Table((Column(),) * 3, rows, has_head=False, look="plain"))
-    made = {edit.kind for edit in found.edits}
-    if none := [kind.name for kind in editor.kinds if kind.name not in made]:
-        print(f"no edits of kind: {', '.join(none)}")
+    kinds = {edit.kind for edit in edited.edits}
+    if without_edits := [kind.name for kind in editor.kinds if kind.name not in kinds]:
+        print(f"no edits of kind: {', '.join(without_edits)}")
     return 0

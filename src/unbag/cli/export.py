@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 _ABOUT = """\
 Export a dual encoder to open_clip and transformers, with a model card. Each export is loaded with
-its library and compared with the model before it is kept. Formats that cannot represent the model
-are skipped with the reason.
+its library and verified against the model. Formats that cannot represent the model are skipped,
+with the reason.
 """
 
 _EXAMPLES = """\
@@ -27,7 +27,7 @@ examples:
 
 
 def add(commands: Commands) -> None:
-    """A model and a new folder."""
+    """Add the options: a model or a training run, and the output folder."""
     text = "export a model to open_clip and transformers"
     export = add_command(commands, "export", text=text, about=_ABOUT, examples=_EXAMPLES)
     text = "a dual encoder: open_clip:, hf:, photo:, joined: or tiny:"
@@ -35,14 +35,14 @@ def add(commands: Commands) -> None:
     what.add_argument("--model", metavar="M", help=text)
     text = "or the folder of a training run, finished or not"
     what.add_argument("--run", type=Path, metavar="DIR", help=text)
-    text = "checkpoint of --run: the last, or the best by benchmark scores (default: last)"
+    text = "checkpoint of --run: the last, or the best on the benchmarks (default: last)"
     export.add_argument("--checkpoint", choices=("last", "best"), help=text)
     text = "new or empty output folder"
     export.add_argument("--out", type=Path, required=True, metavar="DIR", help=text)
 
 
 def start(options: argparse.Namespace) -> int:
-    """Write the forms and say how each is loaded."""
+    """Export the model and print how each format is loaded."""
     from unbag.models.loading import load_model
     from unbag.reports.cards import card_of_copy
     from unbag.training.export.export import export
@@ -65,19 +65,19 @@ def start(options: argparse.Namespace) -> int:
     return 0
 
 
-def export_lines(found: Exported) -> list[str]:
-    """What a user reads after an export."""
-    lines = [f"{found.name}, written to {found.path}"]
-    for one in found.folders:
-        agrees = one.agreement
-        lines.append(f"  {one.place:<16} {one.load_line(found.path)}")
-        said = f"checked: embeddings differ by at most {agrees.vectors:.1e}"
-        if agrees.levels:
-            said += f", pixels by {agrees.levels:.1f} of 255 (cosine {agrees.cosine:.6f})"
-        lines.append(f"  {'':<16} {said}")
-    lines += [f"  {one.library:<16} skipped: {one.why}" for one in found.left_out]
-    lines += [f"note: {note}" for note in found.notes]
+def export_lines(exported: Exported) -> list[str]:
+    """Return the lines printed after an export."""
+    lines = [f"{exported.name}, written to {exported.path}"]
+    for form in exported.folders:
+        agreement = form.agreement
+        lines.append(f"  {form.place:<16} {form.load_line(exported.path)}")
+        check = f"checked: embeddings differ by at most {agreement.vectors:.1e}"
+        if agreement.levels:
+            check += f", pixels by {agreement.levels:.1f} of 255 (cosine {agreement.cosine:.6f})"
+        lines.append(f"  {'':<16} {check}")
+    lines += [f"  {form.library:<16} skipped: {form.why}" for form in exported.left_out]
+    lines += [f"note: {note}" for note in exported.notes]
     lines.append("evaluate it:")
-    lines += [f"  unbag run --model {one.model_name(found.path)}" for one in found.folders]
-    lines.append(f"model card: {found.path / 'README.md'}")
+    lines += [f"  unbag run --model {form.model_name(exported.path)}" for form in exported.folders]
+    lines.append(f"model card: {exported.path / 'README.md'}")
     return lines

@@ -1,4 +1,4 @@
-"""`unbag list`: every registered name of a kind, with a line about it."""
+"""`unbag list`: print registered names with descriptions."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import sys
 from unbag.cli.options import add_command
 from unbag.registry import PLURALS, Commands
 
-_ABOUT = "List registered names: those of unbag and those of installed plug-ins."
+_ABOUT = "List the registered names of unbag and of installed plug-ins, with descriptions."
 
 _EXAMPLES = """\
 examples:
-  unbag list               everything, by kind
+  unbag list               all names, by kind
   unbag list benchmarks
   unbag list recipes       for `unbag train --recipe`
   unbag list readouts      for `unbag train --readout`
@@ -20,7 +20,7 @@ examples:
 
 
 def add(commands: Commands) -> None:
-    """The kind."""
+    """Add the option: the kind of names."""
     text = "list benchmarks, models, recipes, probes and other names"
     parser = add_command(commands, "list", text=text, about=_ABOUT, examples=_EXAMPLES)
     text = f"{', '.join(PLURALS)} (default: all)"
@@ -28,14 +28,14 @@ def add(commands: Commands) -> None:
 
 
 def start(options: argparse.Namespace) -> int:
-    """Print the names of a kind, or of all."""
+    """Print the names of one kind, or of all."""
     if options.kind:
         _print_names(options.kind, indent="")
         return 0
     for at, kinds in enumerate(PLURALS):
         print(f"{'' if at == 0 else chr(10)}{kinds}")
         _print_names(kinds, indent="  ")
-        # Benchmarks and edits are slow to import, so what is known is shown already.
+        # Benchmarks and edits are slow to import, so print each kind at once.
         sys.stdout.flush()
     return 0
 
@@ -43,8 +43,8 @@ def start(options: argparse.Namespace) -> int:
 def _print_names(kinds: str, *, indent: str) -> None:
     from unbag.api.names import listing
 
-    found = listing(PLURALS[kinds])
-    if not found:
+    table = listing(PLURALS[kinds])
+    if not table:
         print(f"{indent}no {kinds}; a plug-in can add them (entry point group unbag.{kinds})")
         return
-    print("\n".join(f"{indent}{line}" for line in repr(found).splitlines()))
+    print("\n".join(f"{indent}{line}" for line in repr(table).splitlines()))

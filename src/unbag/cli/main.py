@@ -1,7 +1,7 @@
-"""The commands of `unbag`, their parser, and what the user reads when one fails.
+"""The commands of `unbag`, their parser, and how errors are printed.
 
-Each command is a module with `add`, which declares its options, and `start`, which runs it. All are
-imported for every command, so a module imports what is slow inside the functions that need it.
+Each command is a module with `add`, which declares its options, and `start`, which runs it. All
+modules are imported for every command, so slow imports are inside the functions that need them.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ COMMANDS: Mapping[str, Command] = {
     "data": data,
     "completion": completion,
 }
-"""In the order of `unbag --help`; those of plug-ins follow."""
+"""In the order of `unbag --help`; commands of plug-ins follow."""
 
 _ABOUT = """\
 Measure, explain and repair bag-of-words behaviour in vision-language models: models that know
@@ -74,7 +74,7 @@ first steps:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; gives the exit code."""
+    """Run one command and return the exit code."""
     typed = sys.argv[1:] if arguments is None else list(arguments)
     try:
         parser = make_parser(typed[:1])
@@ -86,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.print_help()
             return 0
         if "" not in sys.path:
-            # A researcher's own file in the current folder works as package.module:NAME.
+            # So that a file in the current folder works as package.module:NAME.
             sys.path.append("")
         with _plain_warnings():
             command = COMMANDS.get(options.command) or load_command(options.command)
@@ -95,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"unbag: {error}", file=sys.stderr)
         return 1
     except BrokenPipeError:
-        # The reader of a pipe (head, less) went away; that is no error of ours.
+        # The reader of the pipe (head, less) has exited.
         sys.stderr.close()
         return 0
     except KeyboardInterrupt:
@@ -104,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def make_parser(called: Collection[str]) -> argparse.ArgumentParser:
-    """All commands; of those of plug-ins only the one that is called is imported."""
+    """Make the parser of all commands; of plug-in commands only the one called is imported."""
     parser: argparse.ArgumentParser = Parser(prog="unbag", description=_ABOUT, epilog=_FIRST)
     parser.add_argument("--version", action="version", version=f"unbag {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
@@ -125,7 +125,7 @@ def make_parser(called: Collection[str]) -> argparse.ArgumentParser:
 
 @contextmanager
 def _plain_warnings() -> Iterator[None]:
-    """Show the message of a warning without the line of code that gave it."""
+    """Show warnings without the line of code that raised them."""
 
     def show(
         message: Warning | str,

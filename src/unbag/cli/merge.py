@@ -1,4 +1,4 @@
-"""`unbag merge`: interpolate weights before and after fine-tuning, and export the best mix."""
+"""`unbag merge`: interpolate weights before and after fine-tuning, and export the best."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from unbag.training.before_after import Side
 
 _ABOUT = """\
-Interpolate the weights of a model before and after fine-tuning (WiSE-FT), evaluate every mix, and
-export the best one. Fine-tuning often improves composition at the cost of recognition; a mix can
-keep most of both.
+Interpolate between the weights of a model before and after fine-tuning (WiSE-FT), evaluate each
+interpolation, and export the best one. Fine-tuning often improves composition at the cost of
+recognition; an interpolation can retain most of both.
 """
 
 _EXAMPLES = """\
@@ -38,7 +38,7 @@ examples:
 
 
 def add(commands: Commands) -> None:
-    """Two models, weights, benchmarks, and how one weight is chosen."""
+    """Add the options: two models, interpolation weights, and benchmarks."""
     text = "interpolate weights before and after fine-tuning"
     merge = add_command(commands, "merge", text=text, about=_ABOUT, examples=_EXAMPLES)
     text = "the model before fine-tuning"
@@ -60,12 +60,12 @@ def _add_choice(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--weights", default="0,0.25,0.5,0.75,1", metavar="W", help=text)
     text = "export this weight instead of selecting one"
     group.add_argument("--pick", type=float, metavar="W", help=text)
-    text = "largest accepted drop in recognition, in points, when a weight is selected"
+    text = "largest accepted drop in recognition when selecting a weight, in percentage points"
     group.add_argument("--max-drop", type=float, default=1.0, metavar="P", help=text)
 
 
 def _add_benchmarks(group: argparse._ArgumentGroup) -> None:
-    text = "benchmarks or families (default: four world benchmarks, which are drawings)"
+    text = "benchmarks or families (default: four world benchmarks, which are synthetic)"
     group.add_argument("--bench", nargs="+", default=[], metavar="B", help=text)
     add_bench_data(group)
     for side in ("composition", "recognition"):
@@ -75,16 +75,16 @@ def _add_benchmarks(group: argparse._ArgumentGroup) -> None:
 
 
 def start(options: argparse.Namespace) -> int:
-    """Interpolate, measure, write the curve and export one mix."""
+    """Interpolate, evaluate, write the curve, and export the selected model."""
     from unbag.benchmarks.names import find_benchmarks
-    from unbag.cli.console import output, print_lines, shown
+    from unbag.cli.console import output, print_lines, terminal_progress
     from unbag.models.loading import Placement, choose_device, load_model, model_name
     from unbag.runs.files import check_run_folder
     from unbag.training import merge
 
     weights = merge.check_weights(_numbers(options.weights), options.pick)
-    asked = [*options.bench, *options.composition, *options.recognition]
-    benchmarks = tagged(find_benchmarks(asked), "auto") if asked else []
+    names = [*options.bench, *options.composition, *options.recognition]
+    benchmarks = tagged(find_benchmarks(names), "auto") if names else []
     sides = _sides(options)
     # Here too: models take a while to load.
     merge.check_all_sides(benchmarks, sides, options.pick)
@@ -112,7 +112,7 @@ def start(options: argparse.Namespace) -> int:
         batch_size=options.batch_size,
         cache=cache_of(options),
         command=options.typed,
-        progress=shown(),
+        progress=terminal_progress(),
     )
     curve = merged.curve
     output().print(merge.curve_table(curve))
@@ -134,17 +134,17 @@ def _numbers(text: str) -> list[float]:
 
 
 def _sides(options: argparse.Namespace) -> dict[str, Side]:
-    """Of benchmarks that are named with a side."""
+    """Return the sides given with --composition and --recognition."""
     from unbag.benchmarks.names import find_benchmarks
 
-    forced: dict[str, Side] = {}
-    for one in find_benchmarks(options.composition):
-        forced[one.name] = "composition"
-    for one in find_benchmarks(options.recognition):
-        if one.name in forced:
+    sides: dict[str, Side] = {}
+    for benchmark in find_benchmarks(options.composition):
+        sides[benchmark.name] = "composition"
+    for benchmark in find_benchmarks(options.recognition):
+        if benchmark.name in sides:
             raise UnbagError(
-                f"{one.name} is given with both --composition and --recognition",
+                f"{benchmark.name} is given with both --composition and --recognition",
                 expected="one of the two for a benchmark",
             )
-        forced[one.name] = "recognition"
-    return forced
+        sides[benchmark.name] = "recognition"
+    return sides

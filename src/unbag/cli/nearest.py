@@ -1,4 +1,4 @@
-"""`unbag nearest`: the nearest neighbours of each image of a caption file."""
+"""`unbag nearest`: find the nearest neighbours of each image of a caption file."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from unbag.types import ImageSource
 
 _ABOUT = """\
-For every image of a caption file, find its nearest other images by the embeddings of a model: the
-hard images of NegCLIP. `unbag edit --format negclip --neighbours FILE` and
-`unbag train --neighbours FILE` read the output.
+Find the nearest other images of each image of a caption file, by the embeddings of a model: the
+hard images of NegCLIP. The output is an input of `unbag edit --format negclip --neighbours FILE`
+and `unbag train --neighbours FILE`.
 """
 
 _EXAMPLES = """\
@@ -36,10 +36,10 @@ example:
 
 
 def add(commands: Commands) -> None:
-    """A caption file, a folder of images, a model."""
+    """Add the options: a caption file, an image folder, a model."""
     text = "find the nearest neighbours of each image"
     nearest = add_command(commands, "nearest", text=text, about=_ABOUT, examples=_EXAMPLES)
-    text = "caption file that names the images"
+    text = "caption file with image paths"
     nearest.add_argument("--captions", required=True, metavar="FILE", help=text)
     text = "format of --captions (default: by its file extension)"
     # Images inside shards have no path.
@@ -60,8 +60,8 @@ def add(commands: Commands) -> None:
 
 
 def start(options: argparse.Namespace) -> int:
-    """Write the neighbours and say where they are."""
-    from unbag.cli.console import shown
+    """Find and write the neighbours."""
+    from unbag.cli.console import terminal_progress
     from unbag.data.captions import Source
     from unbag.data.neighbours import (
         check_place,
@@ -89,13 +89,13 @@ def start(options: argparse.Namespace) -> int:
         load_model(options.model, placement=Placement(choose_device(options.device))),
         f"{options.model} has no image embeddings",
     )
-    progress = shown()
+    progress = terminal_progress()
 
     def vectors(image_of: Mapping[str, ImageSource]) -> tuple[Vectors, Mapping[str, str]]:
         plan = Plan(tuple(image_of.values()), tuple(image_of))
         cache, batch = cache_of(options), options.batch_size
-        found = embed(model, plan, cache=cache, batch_size=batch, progress=progress)
-        return found.image_ND, found.damaged
+        embedded = embed(model, plan, cache=cache, batch_size=batch, progress=progress)
+        return embedded.image_ND, embedded.damaged
 
     near, damaged = nearest_images(images, vectors, each=options.k, progress=progress)
     write_neighbours(options.out, near)

@@ -1,4 +1,4 @@
-"""Options that several commands share, and the parser that gives each option one spelling."""
+"""Options that several commands share, and the parser of all commands."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
     "merge": {"--batch": "--batch-size", "--budget": "--max-drop"},
     "data get": {"--pictures": "--images"},
 }
-"""Old options of each command, and what they are called now."""
+"""Renamed options of each command: the old name and the new one."""
 
 
 class HelpText(argparse.RawDescriptionHelpFormatter):
-    """Descriptions and examples as they are written, and the default behind each option."""
+    """Formats help: descriptions as written, and the default after each option."""
 
     def __init__(self, prog: str, *sizes: Any, **more: Any) -> None:
-        """The options of argparse; help starts a little further to the right."""
+        """Take the options of argparse, with a wider column of option names."""
         super().__init__(prog, *sizes, **{"max_help_position": 28} | more)
-        # argparse forgets that the list of commands is indented.
+        # argparse does not account for the indentation of the list of commands.
         self._action_max_length = 16
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
@@ -60,68 +60,70 @@ class HelpText(argparse.RawDescriptionHelpFormatter):
         is_plain = default is None or isinstance(default, bool) or default in ("", [])
         if is_plain or default == argparse.SUPPRESS or "(default" in text:
             return text
-        each = default if isinstance(default, list) else [default]
-        shown = " ".join(f"{one:g}" if isinstance(one, float) else str(one) for one in each)
-        return f"{text} (default: {shown.replace('%', '%%')})"
+        defaults = default if isinstance(default, list) else [default]
+        default_text = " ".join(
+            f"{value:g}" if isinstance(value, float) else str(value) for value in defaults
+        )
+        return f"{text} (default: {default_text.replace('%', '%%')})"
 
 
 class Parser(argparse.ArgumentParser):
-    """Parser of a command whose options cannot be abbreviated.
+    """Argument parser without abbreviations.
 
-    An old option is answered with its new name. --config gives a command other defaults.
+    The error for a renamed option gives its new name. --config FILE sets other defaults.
     """
 
     def __init__(self, *words: Any, **options: Any) -> None:
-        """As argparse has it; commands of plug-ins are made here too."""
+        """Take the options of argparse; also used for commands of plug-ins."""
         own = {"formatter_class": HelpText, "allow_abbrev": False}
         super().__init__(*words, **options | own)
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """Check the spelling of the options, read --config, then parse."""
+        """Check the names of the options, read --config, then parse."""
         typed = sys.argv[1:] if args is None else list(args)
-        if not any(isinstance(one, argparse._SubParsersAction) for one in self._actions):
+        if not any(isinstance(action, argparse._SubParsersAction) for action in self._actions):
             self._check_spelling(typed)
             apply_config(self, typed, renamed=self.renamed)
         return super().parse_known_args(typed, namespace)
 
     @property
     def renamed(self) -> Mapping[str, str]:
-        """Old options of this command, and what they are called now."""
+        """Renamed options of this command."""
         return RENAMED.get(self.prog.partition(" ")[2], {})
 
     def _check_spelling(self, typed: Sequence[str]) -> None:
-        """Before argparse asks for options that are required."""
-        known = self._option_string_actions
+        """Report unknown options before argparse reports missing ones."""
+        options = self._option_string_actions
         for word in typed:
             if word == "--":
                 return
             option = word.partition("=")[0]
-            # A word with a space is a caption to argparse.
-            if not option.startswith("--") or " " in option or option in known:
+            # argparse takes a word with a space as a positional argument, such as a caption.
+            if not option.startswith("--") or " " in option or option in options:
                 continue
             if option in self.renamed:
                 self.error(f"{option} is now {self.renamed[option]}")
-            near = [one for one in known if one.startswith(option)]
-            near = near or get_close_matches(option, known, n=1)
-            offered = f"; did you mean {' or '.join(near)}?" if near else ""
-            self.error(f"there is no option {option}{offered}")
+            similar = [name for name in options if name.startswith(option)]
+            similar = similar or get_close_matches(option, options, n=1)
+            suggestion = f"; did you mean {' or '.join(similar)}?" if similar else ""
+            self.error(f"there is no option {option}{suggestion}")
 
     def error(self, message: str) -> NoReturn:
-        """The message without the usage, which is longer than a screen for some commands."""
+        """Print the message without the usage, which can be longer than a screen."""
         self.exit(2, f"{self.prog}: error: {message}\nSee `{self.prog} --help`.\n")
 
 
 def positive(text: str) -> int:
-    """For `type=` of an option."""
+    """Parse an integer above 0, for `type=` of an option."""
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
     return int(text)
 
 
 def not_negative(text: str) -> int:
-    """The same with 0."""
+    """Parse an integer, 0 or more, for `type=` of an option."""
     if not text.isdigit():
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, 0 or more")
     return int(text)
@@ -130,35 +132,35 @@ def not_negative(text: str) -> int:
 def add_command(
     commands: Commands, name: str, *, text: str, about: str, examples: str = ""
 ) -> argparse.ArgumentParser:
-    """A command with a line in `unbag --help`, a description and examples."""
+    """Add a command with a line in `unbag --help`, a description and examples."""
     return commands.add_parser(name, help=text, description=about, epilog=examples)
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:
-    """A file with options, which those of the command line override."""
+    """Add --config, a file with options."""
     text = "read options from a YAML or TOML file; options on the command line take precedence"
     parser.add_argument("--config", metavar="FILE", help=text)
 
 
 def add_bench_data(parser: argparse._ActionsContainer) -> None:
-    """Where the files of benchmarks are."""
-    text = "data folder, with one subfolder per benchmark that is read from files"
+    """Add --data, the folder with the files of benchmarks."""
+    text = "data folder, with one subfolder per benchmark (see `unbag data`)"
     parser.add_argument("--data", type=Path, metavar="DIR", help=text)
 
 
 def add_seed(parser: argparse._ActionsContainer, what: str) -> None:
-    """What is random, and from which number it is derived."""
+    """Add --seed, the random seed of `what`."""
     parser.add_argument("--seed", type=int, default=0, metavar="N", help=f"random seed {what}")
 
 
 def add_batch_size(parser: argparse._ActionsContainer, what: str = "inputs") -> None:
-    """How many inputs a model gets at once."""
+    """Add --batch-size."""
     text = f"batch size ({what} per forward pass)"
     parser.add_argument("--batch-size", type=positive, default=256, metavar="N", help=text)
 
 
 def add_server(parser: argparse._ActionsContainer) -> None:
-    """Limits on the requests to a model behind a server."""
+    """Add limits on the requests to a model server."""
     text = "concurrent requests to a model server"
     parser.add_argument("--concurrency", type=positive, default=8, metavar="N", help=text)
     text = "maximum number of requests to a model server, per worker (default: no limit)"
@@ -166,13 +168,13 @@ def add_server(parser: argparse._ActionsContainer) -> None:
 
 
 def add_device(parser: argparse._ActionsContainer) -> None:
-    """Where models compute."""
-    text = "auto, cpu, cuda, cuda:1 or mps"
+    """Add --device."""
+    text = "device: auto, cpu, cuda, cuda:1 or mps"
     parser.add_argument("--device", default="auto", metavar="D", help=text)
 
 
 def add_dtype(parser: argparse._ActionsContainer) -> None:
-    """What models compute in."""
+    """Add --dtype."""
     parser.add_argument(
         "--dtype",
         default="auto",
@@ -182,14 +184,14 @@ def add_dtype(parser: argparse._ActionsContainer) -> None:
 
 
 def add_cache(parser: argparse._ActionsContainer) -> None:
-    """Where embeddings are kept, or that they are not."""
+    """Add --cache and --no-cache."""
     text = "cache folder for embeddings (default: $XDG_CACHE_HOME/unbag or ~/.cache/unbag)"
     parser.add_argument("--cache", type=Path, metavar="DIR", help=text)
     parser.add_argument("--no-cache", action="store_true", help="do not cache embeddings on disk")
 
 
 def cache_of(options: argparse.Namespace) -> Path | None:
-    """The folder that the options of `add_cache` ask for."""
+    """Return the cache folder that the options of `add_cache` select; None for no cache."""
     from unbag.runs.cache import default_cache
 
     if options.no_cache:
@@ -198,7 +200,7 @@ def cache_of(options: argparse.Namespace) -> Path | None:
 
 
 def check_dual_encoder(model: Model, message: str) -> DualEncoder:
-    """The model, if it has vectors of images and captions; else an error with this message."""
+    """Return the model if it is a dual encoder; otherwise raise UnbagError with this message."""
     from unbag.models.loading import as_dual_encoder
 
     return as_dual_encoder(model, message, hint="name another with --model")

@@ -1,4 +1,4 @@
-"""`unbag report`: combine run folders into one page, table or file."""
+"""`unbag report`: merge run folders into one report."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from unbag.registry import Commands
 
 _ABOUT = """\
-Combine run folders into one report. Nothing is computed again. Without --out the results are
-printed.
+Merge run folders into one report, without evaluating anything again. Without --out, the results
+are printed.
 """
 
 _EXAMPLES = """\
@@ -25,8 +25,8 @@ examples:
 
 
 def add(commands: Commands) -> None:
-    """Run folders, and a file."""
-    text = "combine run folders into one report"
+    """Add the options: run folders and the output file."""
+    text = "merge run folders into one report"
     report = add_command(commands, "report", text=text, about=_ABOUT, examples=_EXAMPLES)
     report.add_argument("runs", type=Path, nargs="+", metavar="DIR", help="run folders")
     text = "output file; its extension is the format: .html, .md, .tex, .csv or .json"
@@ -34,7 +34,7 @@ def add(commands: Commands) -> None:
 
 
 def start(options: argparse.Namespace) -> int:
-    """Combine the runs and write them in the format of the extension of `out`."""
+    """Merge the runs, and write or print the report."""
     from unbag.reports.exports import check_place, read_runs, report
 
     if options.out is not None:

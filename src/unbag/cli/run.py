@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from unbag.types import Benchmark, RunContents
 
 _ABOUT = """\
-Evaluate models on benchmarks. The run folder gets the scores of every item, metrics with confidence
-intervals, and a report. An interrupted run resumes when the same command is given again.
+Evaluate models on benchmarks. The run folder contains the scores of all items, metrics with
+confidence intervals, and a report. Run the same command again to resume an interrupted run.
 """
 
 _EXAMPLES = """\
@@ -45,22 +45,22 @@ examples:
 
 names:
   benchmark: a registered name, a family (world is every world-*), or package.module:NAME
-  model:     kind:rest such as tiny:base, or package.module:NAME for an object of your own
+  model:     library:NAME such as tiny:base, or package.module:NAME for your own object
 """
 
 _LINEAR_PROBE = "linear-probe"
 
 
 def add(commands: Commands) -> None:
-    """Models, benchmarks, and how they are scored and measured."""
+    """Add the options: models, benchmarks, scoring and measuring."""
     text = "evaluate models on benchmarks"
     run = add_command(commands, "run", text=text, about=_ABOUT, examples=_EXAMPLES)
-    text = "models to evaluate; the first is compared with the others"
+    text = "models to evaluate (`unbag list models`); the first is compared with the others"
     run.add_argument("--model", nargs="+", required=True, metavar="M", help=text)
-    text = "benchmarks or families"
+    text = "benchmarks or families of benchmarks (`unbag list benchmarks`)"
     run.add_argument("--bench", nargs="+", required=True, metavar="B", help=text)
     add_bench_data(run)
-    text = "run folder: new, empty, or that of the same run, which is resumed"
+    text = "run folder: new, empty, or that of an interrupted run to resume"
     run.add_argument("--out", type=Path, required=True, metavar="DIR", help=text)
     add_config(run)
     _add_scoring(run.add_argument_group("scoring"))
@@ -68,7 +68,7 @@ def add(commands: Commands) -> None:
     machine = run.add_argument_group("machine")
     add_device(machine)
     add_dtype(machine)
-    machine.add_argument("--compile", action="store_true", help="use torch.compile")
+    machine.add_argument("--compile", action="store_true", help="compile models with torch.compile")
     add_batch_size(machine)
     add_server(machine)
     add_cache(machine)
@@ -76,11 +76,11 @@ def add(commands: Commands) -> None:
 
 def _add_scoring(group: argparse._ArgumentGroup) -> None:
     text = (
-        "how the models score image-caption pairs, or NAME@FOLDER for a trained read-out "
-        "(default: cosine for dual encoders, yes for chat models)"
+        "scoring method (`unbag list scorers`), or NAME@FOLDER for a trained read-out (default: "
+        "cosine for dual encoders, yes for chat models)"
     )
     group.add_argument("--scorer", metavar="S", help=text)
-    text = "prompts of chat models: all, published, or the name of one"
+    text = "prompts for chat models: all, published, or one by name"
     group.add_argument("--prompts", default="all", metavar="P", help=text)
     text = "blind baselines that see only the captions: names, all, or none"
     group.add_argument("--blind", nargs="+", default=["caption:short"], metavar="M", help=text)
@@ -89,46 +89,46 @@ def _add_scoring(group: argparse._ArgumentGroup) -> None:
 def _add_measuring(group: argparse._ArgumentGroup) -> None:
     choices = ("wrong", "half", "right", "argmax_first", "argmax_last", "official")
     text = (
-        "how tied top scores count; official uses each benchmark's own rule for the headline. "
-        "Where the rules differ, both results are reported"
+        "how ties for the top score count; official uses each benchmark's own rule for the "
+        "headline metric. Where the rules give different results, both are reported"
     )
     group.add_argument("--ties", default="wrong", choices=choices, help=text)
     text = (
-        "which known errors of the benchmarks to correct: those that the published numbers "
-        "correct, none, or all"
+        "which known annotation errors of the benchmarks to correct: those corrected in published "
+        "numbers, none, or all"
     )
     group.add_argument(
         "--errata", default="published", choices=("published", "none", "all"), help=text
     )
     text = (
-        "datasets that the models were trained on, such as 'COCO train2014'; the report warns "
-        "about benchmarks made from them"
+        "training datasets of the models, such as 'COCO train2014'; the report warns about "
+        "benchmarks built from them"
     )
     group.add_argument("--trained-on", nargs="+", default=[], metavar="NAME", help=text)
     text = (
         "part-of-speech tagger for shuffled captions: a spaCy pipeline, package.module:NAME, "
-        "none, or auto for the first that is installed"
+        "none, or auto for the first installed one"
     )
     group.add_argument("--tagger", default="auto", metavar="T", help=text)
-    text = "missing images: stop, or skip their items"
+    text = "missing images: stop, or skip the items that need them"
     group.add_argument("--missing", default="error", choices=("error", "skip"), help=text)
-    text = "report metrics even if more than 1 %% of the scores are NaN"
+    text = "compute metrics even if more than 1 %% of the scores are NaN"
     group.add_argument("--allow-invalid", action="store_true", help=text)
     add_seed(group, "of the confidence intervals")
 
 
 def start(options: argparse.Namespace) -> int:
-    """Any models on any benchmarks."""
+    """Evaluate the models on the benchmarks."""
     from unbag.api import make_scorer, make_scorers
     from unbag.api.measuring import linear_probes
     from unbag.benchmarks.names import find_benchmarks
-    from unbag.cli.console import shown
+    from unbag.cli.console import terminal_progress
     from unbag.evaluation.loading import Job
     from unbag.models.loading import Placement, choose_device, load_model, needs_device
     from unbag.published.lookup import known_as
     from unbag.types import EvalProtocol
 
-    blind = blind_names(options.blind, beside=options.model)
+    blind = blind_names(options.blind, models=options.model)
     is_needed = any(map(needs_device, [*options.model, *blind]))
     device = choose_device(options.device, is_needed=is_needed)
     benchmarks = tagged(find_benchmarks(options.bench), options.tagger)
@@ -146,12 +146,12 @@ def start(options: argparse.Namespace) -> int:
         linear_probes(
             models,
             benchmarks,
-            asked=f"--scorer {_LINEAR_PROBE}",
+            option=f"--scorer {_LINEAR_PROBE}",
             data=options.data,
             missing=options.missing,
             cache=cache_of(options),
             batch_size=options.batch_size,
-            progress=shown(),
+            progress=terminal_progress(),
         )
         if options.scorer == _LINEAR_PROBE
         else [s for model in models for s in make_scorers(model, options.scorer, options.prompts)]
@@ -181,42 +181,42 @@ def start(options: argparse.Namespace) -> int:
         device=device,
         command=options.typed,
     )
-    return carry_out(job)
+    return run_job(job)
 
 
-def carry_out(
+def run_job(
     job: Job,
     *,
-    beside: Callable[[], Job] | None = None,
-    show: Callable[[Finished], None] | None = None,
+    second: Callable[[], Job] | None = None,
+    show_second: Callable[[Finished], None] | None = None,
 ) -> int:
-    """Run it, then a second job that is made only then and has a `show` of its own."""
-    from unbag.cli.console import shown
+    """Run a job, and then a second one, which is created after the first and shown differently."""
+    from unbag.cli.console import terminal_progress
     from unbag.evaluation.run import run
     from unbag.reports.exports import report
     from unbag.runs.distributed import close_distributed, init_distributed
     from unbag.runs.progress import Progress, Silent
 
-    team = init_distributed()
-    progress: Progress = shown() if team.is_leader else Silent()
-    second: Finished | None = None
+    distributed = init_distributed()
+    progress: Progress = terminal_progress() if distributed.is_leader else Silent()
+    second_run: Finished | None = None
     try:
         finished = run(job, progress=progress)
-        second = run(beside(), progress=progress) if beside else None
+        second_run = run(second(), progress=progress) if second else None
     except KeyboardInterrupt:
-        stopped = f"\nstopped; results so far are kept in {job.out}"
-        print(f"{stopped}\nresume with: {job.command}", file=sys.stderr)
+        message = f"\nstopped; results so far are saved in {job.out}"
+        print(f"{message}\nresume with: {job.command}", file=sys.stderr)
         return 130
     finally:
-        close_distributed(team)
-    if not team.is_leader:
-        # Only one of the processes that torchrun started talks to the user.
+        close_distributed(distributed)
+    if not distributed.is_leader:
+        # Only the leader of the processes that torchrun started prints.
         return 0
     report(finished.contents, finished.folder.report)
     print_run(finished.contents)
-    if second is not None and show is not None:
-        show(second)
-    problems = (*finished.problems, *(second.problems if second else ()))
+    if second_run is not None and show_second is not None:
+        show_second(second_run)
+    problems = (*finished.problems, *(second_run.problems if second_run else ()))
     for problem in problems:
         print(f"unbag: {problem}", file=sys.stderr)
     print(f"results: {finished.folder.path}")
@@ -225,11 +225,11 @@ def carry_out(
 
 
 def print_run(contents: RunContents, *, is_summarised: bool = True) -> None:
-    """The table of a run with the lines above and under it."""
+    """Print the table of a run with the lines above and below it."""
     from unbag.cli.console import output, print_lines
     from unbag.reports.terminal import (
-        beside_lines,
         prompt_lines,
+        published_lines,
         summary_lines,
         terminal_table,
         warning_lines,
@@ -238,32 +238,32 @@ def print_run(contents: RunContents, *, is_summarised: bool = True) -> None:
     print_lines(warning_lines(contents), style="yellow")
     output().print(terminal_table(contents))
     print_lines(summary_lines(contents) if is_summarised else [])
-    print_lines([*prompt_lines(contents), *beside_lines(contents.references)])
+    print_lines([*prompt_lines(contents), *published_lines(contents.references)])
 
 
-def blind_names(asked: Sequence[str], *, beside: Sequence[str]) -> list[str]:
-    """The baselines asked for, each once; `all` is every one that needs no language model."""
+def blind_names(names: Sequence[str], *, models: Sequence[str]) -> list[str]:
+    """Expand the names of --blind, each once; `all` is every baseline without a language model."""
     from unbag.models.baselines import ALL
 
-    if "none" in asked and len(asked) > 1:
+    if "none" in names and len(names) > 1:
         raise UnbagError(
-            f"--blind {' '.join(asked)}",
+            f"--blind {' '.join(names)}",
             expected="none alone, or the names of baselines",
             hint=f"`--blind all` runs {', '.join(ALL)}",
         )
-    wanted = [one for name in asked for one in (ALL if name == "all" else [name])]
-    return [name for name in dict.fromkeys(wanted) if name not in {"none", *beside}]
+    expanded = [baseline for name in names for baseline in (ALL if name == "all" else [name])]
+    return [name for name in dict.fromkeys(expanded) if name not in {"none", *models}]
 
 
 def tagged(benchmarks: Sequence[Benchmark], choice: str) -> list[Benchmark]:
-    """With a tagger where they need one, which is named on the terminal."""
+    """Give benchmarks that need a tagger the chosen one, and print its name."""
     from unbag.benchmarks import taggers
 
-    return taggers.tagged(benchmarks, choice, say=partial(print, file=sys.stderr))
+    return taggers.add_tagger(benchmarks, choice, say=partial(print, file=sys.stderr))
 
 
 def _check_names(typed: Sequence[str], models: Sequence[Model]) -> None:
-    """Here and not in the evaluation, which does not know where a model came from."""
+    """Raise UnbagError if two models have the same name, citing their command-line names."""
     first: dict[str, str] = {}
     for text, model in zip(typed, models, strict=True):
         other = first.setdefault(model.name, text)

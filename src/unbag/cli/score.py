@@ -1,4 +1,4 @@
-"""`unbag score`: score captions for images and print a table or JSON, a column for each model.
+"""`unbag score`: score captions for images with one or more models.
 
 Dimensions: C captions.
 """
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 
 _ABOUT = """\
-Score captions for one or more images and print a table, best caption first. Leading arguments that
-are files are images; the others are captions.
+Score captions for one or more images and print a table, best caption first. Arguments are image
+files, followed by captions.
 """
 
 _EXAMPLES = """\
@@ -39,19 +39,20 @@ examples:
 _BEST, _TIED = "*", "="
 
 _LONGEST = 80
-"""Characters of a caption or an answer in the table."""
+"""Largest number of characters of a caption or an answer in the table."""
 
 
 def add(commands: Commands) -> None:
-    """Images, captions, and models by the names that `unbag run` takes."""
+    """Add the options: images, captions and models."""
     text = "score captions for an image"
     score = add_command(commands, "score", text=text, about=_ABOUT, examples=_EXAMPLES)
     score.add_argument("image", type=Path, metavar="IMAGE", help="an image file; more may follow")
     score.add_argument("captions", nargs="+", metavar="CAPTION", help="a caption, in quotes")
-    score.add_argument("--model", nargs="+", required=True, metavar="M", help="models to use")
+    text = "models to score with (`unbag list models`)"
+    score.add_argument("--model", nargs="+", required=True, metavar="M", help=text)
     text = (
-        "how the models score image-caption pairs, or NAME@FOLDER for a trained read-out "
-        "(default: cosine for dual encoders, yes for chat models)"
+        "scoring method (`unbag list scorers`), or NAME@FOLDER for a trained read-out (default: "
+        "cosine for dual encoders, yes for chat models)"
     )
     score.add_argument("--scorer", metavar="S", help=text)
     score.add_argument("--json", action="store_true", help="print JSON instead of a table")
@@ -61,18 +62,18 @@ def add(commands: Commands) -> None:
 
 
 def start(options: argparse.Namespace) -> int:
-    """Ask every model, one after the other."""
+    """Score with every model, one after the other."""
     from unbag.api import make_scorers
     from unbag.cli.console import output
     from unbag.data import FileImage
-    from unbag.evaluation.scoring import opened
+    from unbag.evaluation.scoring import check_opens
     from unbag.models.loading import Placement, choose_device, load_model, needs_device
     from unbag.scorers.prompts import PUBLISHED
 
     images, captions = _split(options.image, options.captions)
-    # Before any model is loaded, which can take minutes.
+    # Checked before loading models, which can take minutes.
     for image in images:
-        opened(FileImage(image, turn_upright=True))
+        check_opens(FileImage(image, turn_upright=True))
     is_needed = any(map(needs_device, options.model))
     device = choose_device(options.device, is_needed=is_needed)
     placement = Placement(device, options.dtype)
@@ -80,32 +81,32 @@ def start(options: argparse.Namespace) -> int:
     for name in options.model:
         model = load_model(name, placement=placement)
         for scorer in make_scorers(model, options.scorer, PUBLISHED):
-            for image, own in zip(images, columns, strict=True):
-                own.append(ask(image, captions, scorer))
+            for image, image_columns in zip(images, columns, strict=True):
+                image_columns.append(ask(image, captions, scorer))
     if options.json:
         print(_json(images, captions, columns))
         return 0
-    for at, (image, own) in enumerate(zip(images, columns, strict=True)):
+    for at, (image, image_columns) in enumerate(zip(images, columns, strict=True)):
         if len(images) > 1:
             print(f"{'' if at == 0 else chr(10)}{image}")
-        output().print(_table(captions, own))
-        print(_legend(own))
-        for column in own:
+        output().print(_table(captions, image_columns))
+        print(_legend(image_columns))
+        for column in image_columns:
             for answer in column.answers:
                 print(f"{column.name} answered: {_short(answer)!r}")
             for note in column.notes:
                 print(f"note: {note}")
-    for note in [note for column in columns[0] for note in column.of_captions]:
+    for note in [note for column in columns[0] for note in column.caption_notes]:
         print(f"note: {note}")
     return 0
 
 
 def _split(first: Path, rest: Sequence[str]) -> tuple[list[Path], list[str]]:
-    """Images, which are the leading files, and the captions after them."""
+    """Split the arguments into images, which are the leading files, and captions."""
     from PIL.Image import registered_extensions
 
-    count = len(list(takewhile(_is_file, rest)))
-    images, captions = [first, *map(Path, rest[:count])], list(rest[count:])
+    image_count = len(list(takewhile(_is_file, rest)))
+    images, captions = [first, *map(Path, rest[:image_count])], list(rest[image_count:])
     if not captions:
         raise UnbagError(
             f"{len(images)} images and no caption: {', '.join(map(str, images))}",
@@ -132,45 +133,45 @@ def _is_file(text: str) -> bool:
     try:
         return Path(text).is_file()
     except (OSError, ValueError):
-        # A caption that is longer than a name can be.
+        # The caption is longer than a file name can be.
         return False
 
 
 def ask(image: Path, captions: Sequence[str], scorer: Scorer) -> ScoreColumn:
-    """One model, with notes on all that its numbers do not say."""
+    """Score one image with one model, and collect notes that qualify the scores."""
     import numpy as np
 
     from unbag.evaluation.scoring import (
-        answered,
+        bounds_message,
         count_bounded,
-        count_cut,
-        said_bounded,
-        said_cut,
-        said_unknown,
+        count_truncated,
+        score_image,
+        truncation_message,
         unknown_words,
+        unknown_words_message,
     )
 
     before = count_bounded(scorer)
-    found = answered(image, captions, scorer)
-    assert found.values is not None
-    score_C, notes, of_captions = found.values[0], [], []
-    if cut := count_cut(scorer, captions):
-        of_captions.append(said_cut(scorer, cut))
+    scores = score_image(image, captions, scorer)
+    assert scores.values is not None
+    score_C, notes, caption_notes = scores.values[0], [], []
+    if cut := count_truncated(scorer, captions):
+        caption_notes.append(truncation_message(scorer, cut))
     if words := unknown_words(scorer, captions):
-        of_captions.append(said_unknown(scorer.name, words))
+        caption_notes.append(unknown_words_message(scorer.name, words))
     if bounded := count_bounded(scorer) - before:
-        notes.append(said_bounded(scorer.name, bounded))
-    if found.unparsed:
+        notes.append(bounds_message(scorer.name, bounded))
+    if scores.unparsed:
         notes.append(f"{scorer.name}: the answer names no caption, so no caption has a score")
     elif missing := int(np.isnan(score_C).sum()):
         notes.append(f"{scorer.name} gave no number for {missing} of {len(captions)} captions")
     about = (scorer.name, scorer.scoring, scorer.is_blind)
-    return ScoreColumn(*about, score_C, found.answers, tuple(notes), tuple(of_captions))
+    return ScoreColumn(*about, score_C, scores.answers, tuple(notes), tuple(caption_notes))
 
 
 @dataclass(frozen=True, eq=False)
 class ScoreColumn:
-    """What one model said."""
+    """Scores of one model for one image."""
 
     name: str
     scoring: str
@@ -179,13 +180,13 @@ class ScoreColumn:
     answers: tuple[str, ...] = ()
     """Raw answers of a chat model, where the scorer has them."""
     notes: tuple[str, ...] = ()
-    """What a reader of the numbers must know."""
-    of_captions: tuple[str, ...] = ()
-    """The same of the captions, whatever the image."""
+    """Notes that qualify the scores."""
+    caption_notes: tuple[str, ...] = ()
+    """Notes about the captions, the same for every image."""
 
     @property
     def best(self) -> tuple[int, ...]:
-        """Captions with the highest score; several are a tie, none if there is no score."""
+        """Indices of the captions with the highest score: several if tied, none without scores."""
         import numpy as np
 
         if np.isnan(self.score_C).all():
@@ -193,14 +194,14 @@ class ScoreColumn:
         return tuple(np.flatnonzero(self.score_C == np.nanmax(self.score_C)).tolist())
 
     def mark(self, caption: int) -> str:
-        """Of a caption: best, tied for it, or neither."""
+        """Return the mark of a caption: best, tied for best, or neither."""
         if caption not in self.best:
             return " "
         return _BEST if len(self.best) == 1 else _TIED
 
 
 def _table(captions: Sequence[str], columns: Sequence[ScoreColumn]) -> Table:
-    """A row a caption, in the order of the first model."""
+    """Return a table with one row per caption, sorted by the first model."""
     import numpy as np
 
     from unbag.reports.formatting import score_text
@@ -208,39 +209,39 @@ def _table(captions: Sequence[str], columns: Sequence[ScoreColumn]) -> Table:
 
     heads = [Column("caption")]
     for column in columns:
-        how = f"{column.scoring}, blind" if column.is_blind else column.scoring
-        heads.append(Column(f"{column.name}\n{how}", "right"))
+        scoring = f"{column.scoring}, blind" if column.is_blind else column.scoring
+        heads.append(Column(f"{column.name}\n{scoring}", "right"))
     rows = []
-    # NaN sorts last, as infinity does; equal scores keep the order they were typed in.
+    # NaN sorts last, as infinity does; equal scores stay in the order of the arguments.
     for at in np.argsort(-columns[0].score_C, kind="stable"):
         cells = []
         for column in columns:
             score = float(column.score_C[at])
-            shown = score_text(score) if isfinite(score) else f"{score}"
-            cells.append(f"{column.mark(int(at))} {'not a number' if isnan(score) else shown}")
+            text = score_text(score) if isfinite(score) else f"{score}"
+            cells.append(f"{column.mark(int(at))} {'not a number' if isnan(score) else text}")
         rows.append([_short(captions[at]), *cells])
     return Table(tuple(heads), rows, look="plain")
 
 
 def _short(text: str) -> str:
-    """The middle goes first: captions of one image often begin and end in their own way."""
+    """Shorten a text in the middle, since captions often differ at the start or end."""
     half = (_LONGEST - 5) // 2
     return text if len(text) <= _LONGEST else f"{text[:half]} ... {text[-half:]}"
 
 
 def _legend(columns: Sequence[ScoreColumn]) -> str:
     marks = {column.mark(i) for column in columns for i in column.best}
-    said = {_BEST: f"{_BEST} best", _TIED: f"{_TIED} tied for best"}
-    return "; ".join(said[mark] for mark in (_BEST, _TIED) if mark in marks)
+    meanings = {_BEST: f"{_BEST} best", _TIED: f"{_TIED} tied for best"}
+    return "; ".join(meanings[mark] for mark in (_BEST, _TIED) if mark in marks)
 
 
 def _json(
     images: Sequence[Path], captions: Sequence[str], columns: Sequence[Sequence[ScoreColumn]]
 ) -> str:
-    """An object for an image, in a list where there are several; null where there is no score."""
+    """Return an object per image, in a list for several images; missing scores are null."""
     import numpy as np
 
-    found = [
+    entries = [
         {
             "image": str(image),
             "captions": list(captions),
@@ -252,11 +253,11 @@ def _json(
                     "scores": [None if np.isnan(s) else float(s) for s in column.score_C],
                     "best": [captions[i] for i in column.best],
                     "answers": list(column.answers),
-                    "notes": [*column.of_captions, *column.notes],
+                    "notes": [*column.caption_notes, *column.notes],
                 }
-                for column in own
+                for column in image_columns
             ],
         }
-        for image, own in zip(images, columns, strict=True)
+        for image, image_columns in zip(images, columns, strict=True)
     ]
-    return json.dumps(found if len(found) > 1 else found[0], indent=2, ensure_ascii=False)
+    return json.dumps(entries if len(entries) > 1 else entries[0], indent=2, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""`unbag train`: fine-tune a model and compare it before and after, or train a read-out on it."""
+"""`unbag train`: fine-tune a model and evaluate it before and after, or train a read-out."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 
 _ABOUT = """\
-Fine-tune a dual encoder with a repair (--recipe), evaluate it before and after with paired
-intervals, and export it to open_clip and transformers. Or train a small read-out on a frozen model
-(--readout). An interrupted run resumes when the same command is given again.
+Fine-tune a dual encoder with a recipe (--recipe), evaluate it before and after with paired
+confidence intervals, and export it to open_clip and transformers. Or train a small read-out on the
+frozen model (--readout). Run the same command again to resume an interrupted run.
 """
 
 _EXAMPLES = """\
@@ -53,27 +53,27 @@ hyperparameters:
     settings:
       learning_rate: 1e-6
       lora: {rank: 8}
-  `unbag list recipes` and `unbag list readouts` list both; package.module:NAME works too.
+  Recipes and read-outs: `unbag list recipes`, `unbag list readouts`, or package.module:NAME.
 """
 
 _FORMS = (*CAPTION_FILES, "shards", "negclip", "folders")
 
 _WORKERS = 8
-"""Processes that read data for one GPU, where there are as many cores."""
+"""Data loading processes per GPU, if there are as many cores."""
 
 
 def add(commands: Commands) -> None:
-    """Model, recipe or read-out, pairs, benchmarks, machine."""
-    text = "fine-tune a model with a repair, or train a read-out on it"
+    """Add the options: model, recipe or read-out, pairs, benchmarks, machine."""
+    text = "fine-tune a model with a recipe, or train a read-out on it"
     train = add_command(commands, "train", text=text, about=_ABOUT, examples=_EXAMPLES)
-    text = "a dual encoder by name, or the folder of another run"
+    text = "a dual encoder by name, or the folder of a training run"
     train.add_argument("--model", required=True, metavar="M", help=text)
     what = train.add_mutually_exclusive_group(required=True)
     text = "fine-tune with this recipe (`unbag list recipes`)"
     what.add_argument("--recipe", metavar="NAME", help=text)
     text = "train this read-out on the frozen model (`unbag list readouts`)"
     what.add_argument("--readout", metavar="NAME", help=text)
-    text = "run folder: new, empty, or that of a run to resume"
+    text = "run folder: new, empty, or that of an interrupted run to resume"
     train.add_argument("--out", type=Path, required=True, metavar="DIR", help=text)
     text = "hyperparameters, such as learning_rate=1e-6 epochs=2"
     train.add_argument("--set", nargs="+", action="extend", default=[], metavar="K=V", help=text)
@@ -85,9 +85,9 @@ def add(commands: Commands) -> None:
 
 
 def start(options: argparse.Namespace) -> int:
-    """Train or resume, and show the results."""
+    """Train or resume, and print the results."""
     from unbag.benchmarks.names import find_benchmarks
-    from unbag.cli.console import shown
+    from unbag.cli.console import terminal_progress
     from unbag.models.loading import choose_device, load_model, model_name
     from unbag.runs.distributed import close_distributed, init_distributed
     from unbag.runs.files import TRAINING, check_run_folder
@@ -100,39 +100,39 @@ def start(options: argparse.Namespace) -> int:
         return _train_readout(options)
     recipe = make_recipe(options.recipe, options.set)
     benchmarks = find_benchmarks(options.bench)
-    # Before a model is loaded, which can take minutes.
+    # Checked before loading a model, which can take minutes.
     check_run_folder(options.out, TRAINING)
     device = choose_device(options.device)
-    team = init_distributed(device)
-    progress: Progress = shown() if team.is_leader else Silent()
+    distributed = init_distributed(device)
+    progress: Progress = terminal_progress() if distributed.is_leader else Silent()
     try:
         model = check_dual_encoder(
             load_model(model_name(options.model), device=device),
             f"{options.model} has no image and text embeddings",
         )
-        found = repair(
+        repaired = repair(
             model,
-            _wanted(options),
+            _data_config(options),
             recipe,
             options.out,
             seed=options.seed,
             benchmarks=benchmarks,
             data=options.data,
             evaluate_every=options.evaluate_every,
-            where=_where(options, device),
+            where=_training_arguments(options, device),
             base=options.model,
             progress=progress,
         )
-        if team.is_leader:
-            _show(found)
-        return 0 if found.trained.is_done else 130
+        if distributed.is_leader:
+            _show(repaired)
+        return 0 if repaired.trained.is_done else 130
     finally:
-        close_distributed(team)
+        close_distributed(distributed)
 
 
 def _add_pairs(train: argparse.ArgumentParser) -> None:
     pairs = train.add_argument_group("training data")
-    text = "image-caption pairs: a file, a folder, a pattern of shards, or world"
+    text = "image-caption pairs: a file, a folder, a glob pattern of shards, or world"
     pairs.add_argument("--pairs", required=True, metavar="FILE", help=text)
     text = "format of --pairs (default: by its file extension)"
     pairs.add_argument("--pairs-format", choices=_FORMS, help=text)
@@ -158,7 +158,7 @@ def _add_benchmarks(train: argparse.ArgumentParser) -> None:
     )
     bench.add_argument("--bench", nargs="+", default=[], metavar="B", help=text)
     add_bench_data(bench)
-    text = "steps between two evaluations during training (default: one epoch)"
+    text = "steps between evaluations during training (default: one epoch)"
     bench.add_argument("--evaluate-every", type=positive, metavar="N", help=text)
 
 
@@ -176,9 +176,9 @@ def _add_machine(train: argparse.ArgumentParser) -> None:
         "(default: the batch size)"
     )
     machine.add_argument("--micro-batch-size", type=positive, metavar="N", help=text)
-    text = "processes that load data (default: 1; on a GPU up to 8)"
+    text = "data loading processes (default: 1; on a GPU up to 8)"
     machine.add_argument("--workers", type=not_negative, metavar="N", help=text)
-    text = "minutes between checkpoints; each epoch ends with one too"
+    text = "minutes between checkpoints; there is also one after each epoch"
     machine.add_argument("--save-minutes", type=_minutes, default=10.0, metavar="N", help=text)
     machine.add_argument("--tensorboard", action="store_true", help="write TensorBoard events")
     text = "log to this project of Weights & Biases"
@@ -187,14 +187,14 @@ def _add_machine(train: argparse.ArgumentParser) -> None:
 
 
 def _minutes(text: str) -> float:
-    """For `type=` of an option: any number, 0 or more."""
+    """Parse a number, 0 or more, for `type=` of an option."""
     with suppress(ValueError):
-        if isfinite(found := float(text)) and found >= 0:
-            return found
+        if isfinite(minutes := float(text)) and minutes >= 0:
+            return minutes
     raise argparse.ArgumentTypeError(f"{text!r} is not a number, 0 or more")
 
 
-def _wanted(options: argparse.Namespace) -> DataConfig:
+def _data_config(options: argparse.Namespace) -> DataConfig:
     from unbag.training.repair import DataConfig
 
     return DataConfig(
@@ -209,7 +209,7 @@ def _wanted(options: argparse.Namespace) -> DataConfig:
     )
 
 
-def _where(options: argparse.Namespace, device: str) -> TrainingArguments:
+def _training_arguments(options: argparse.Namespace, device: str) -> TrainingArguments:
     import torch
 
     from unbag.training.repair import TrainingArguments
@@ -221,7 +221,7 @@ def _where(options: argparse.Namespace, device: str) -> TrainingArguments:
         workers = min(_WORKERS, max(1, cores)) if is_gpu else 1
     precision: Precision = options.precision
     if options.precision == "auto":
-        # Older GPUs compute in it by other means, slower than in float32.
+        # Older GPUs emulate bfloat16, which is slower than float32.
         has_bfloat16 = is_gpu and torch.cuda.is_bf16_supported(including_emulation=False)
         precision = "bfloat16" if has_bfloat16 else "float32"
     return TrainingArguments(
@@ -237,21 +237,21 @@ def _where(options: argparse.Namespace, device: str) -> TrainingArguments:
     )
 
 
-def _show(found: Repaired) -> None:
+def _show(repaired: Repaired) -> None:
     from unbag.cli.console import output, print_lines
     from unbag.reports.formatting import number_text
     from unbag.training.before_after import before_after_table
-    from unbag.training.data.loader import MOST, left_out_lines
+    from unbag.training.data.loader import MAX_NAMES, left_out_lines
 
-    trained, state = found.trained, found.trained.state
+    trained, state = repaired.trained, repaired.trained.state
     if not trained.is_done:
         print(f"stopped after step {state.step}; the same command resumes from there")
         return
-    if found.comparison is not None:
-        output().print(before_after_table(found.comparison))
-        print_lines(f"note: {note}" for note in found.comparison.notes)
+    if repaired.comparison is not None:
+        output().print(before_after_table(repaired.comparison))
+        print_lines(f"note: {note}" for note in repaired.comparison.notes)
     if state.seconds:
-        rate = state.step * found.batch_size / state.seconds
+        rate = state.step * repaired.batch_size / state.seconds
         waited = number_text(state.waited / state.seconds)
         print_lines(
             [
@@ -259,22 +259,24 @@ def _show(found: Repaired) -> None:
                 f"{waited} % of the time waiting for data"
             ]
         )
-    print_lines(left_out_lines(trained.unread, is_all=len(trained.unread) < MOST), soft_wrap=True)
+    print_lines(
+        left_out_lines(trained.unread, is_all=len(trained.unread) < MAX_NAMES), soft_wrap=True
+    )
     lines = []
     if state.best is not None:
         lines.append(
             f"best mean headline during training: {number_text(state.best)} after step "
             f"{state.best_step}, in {trained.folder / 'best.safetensors'}"
         )
-    if found.exported is not None:
-        lines += export_lines(found.exported)
+    if repaired.exported is not None:
+        lines += export_lines(repaired.exported)
     else:
         lines.append(f"already exported: {trained.folder / 'export'}")
     print_lines([*lines, f"log: {trained.folder / 'log.jsonl'}"])
 
 
 def _check_kind(options: argparse.Namespace) -> None:
-    """A read-out given to --recipe, or the reverse, is answered with the right option."""
+    """Raise UnbagError for a read-out given to --recipe, or the reverse."""
     kind: Kind = "recipe" if options.recipe else "readout"
     other: Kind = "readout" if options.recipe else "recipe"
     name = options.recipe or options.readout
@@ -292,15 +294,15 @@ def _check_kind(options: argparse.Namespace) -> None:
 
 
 def _is_readout(name: str) -> bool:
-    """Whether package.module:NAME is a read-out; a recipe is a function that gives one."""
+    """Return whether package.module:NAME is a read-out; a recipe is a function that returns one."""
     from unbag.readouts.base import Readout
 
     return isinstance(find("recipe", name), Readout)
 
 
 def _train_readout(options: argparse.Namespace) -> int:
-    """Train a reader, connector or decoder on a frozen model."""
-    from unbag.cli.console import print_lines, shown
+    """Train a read-out on a frozen model."""
+    from unbag.cli.console import print_lines, terminal_progress
     from unbag.models.loading import choose_device, load_model, model_name
     from unbag.readouts.base import train_readout
     from unbag.runs.checkpoint import LAST
@@ -309,40 +311,40 @@ def _train_readout(options: argparse.Namespace) -> int:
     device = choose_device(options.device)
     model = load_model(model_name(options.model), device=device)
     try:
-        found = train_readout(
+        trained = train_readout(
             options.readout,
             model,
-            _wanted(options),
+            _data_config(options),
             options.out,
             spec=options.model,
             settings=options.set,
             seed=options.seed,
-            where=_where(options, device),
-            progress=shown(),
+            where=_training_arguments(options, device),
+            progress=terminal_progress(),
         )
     except KeyboardInterrupt:
-        # Between steps a run saves and comes back by itself; this one was not there yet.
+        # From the first step on, a run saves a checkpoint and returns by itself.
         if not (options.out / LAST).exists():
             print(
                 "stopped before the first step; nothing is saved, and the same command starts again"
             )
         raise
-    print_lines(found.lines, soft_wrap=True)
-    if not found.is_done:
+    print_lines(trained.lines, soft_wrap=True)
+    if not trained.is_done:
         print("stopped; the same command resumes from there")
-    return 0 if found.is_done else 130
+    return 0 if trained.is_done else 130
 
 
 def _check_readout(options: argparse.Namespace) -> None:
-    """Options that would be ignored are an error."""
-    asked = {
+    """Raise UnbagError for options that would be ignored."""
+    values = {
         "--bench": options.bench,
         "--data": options.data,
         "--evaluate-every": options.evaluate_every,
         "--tensorboard": options.tensorboard,
         "--wandb": options.wandb,
     }
-    unused = [flag for flag, value in asked.items() if value]
+    unused = [flag for flag, value in values.items() if value]
     if unused:
         raise UnbagError(
             f"{', '.join(unused)} with the read-out {options.readout!r}",

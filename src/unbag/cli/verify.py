@@ -1,4 +1,4 @@
-"""`unbag verify`: run what published numbers of a model need, and compare them with ours."""
+"""`unbag verify`: compare published numbers of a model with our own evaluation."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from unbag.evaluation.verify import Verified
 
 _ABOUT = """\
-Evaluate a model with every protocol behind its published numbers, and say which of these lie inside
-our confidence intervals. Benchmarks whose files are missing are named and skipped.
+Evaluate a model under the protocols of its published numbers, and report which of these lie inside
+our confidence intervals. Benchmarks with missing files are listed and skipped.
 """
 
 _EXAMPLES = """\
@@ -28,24 +28,24 @@ exit code: 0 if all comparable numbers lie inside our intervals, 3 if some lie o
 """
 
 _OUTSIDE = 3
-"""Exit code where a number that can be compared lies outside our interval."""
+"""Exit code if a comparable number lies outside our interval."""
 
 
 def add(commands: Commands) -> None:
-    """A model, a folder of runs, and what to compare."""
+    """Add the options: a model, benchmarks, and the output folder."""
     text = "reproduce published numbers of a model"
     verify = add_command(commands, "verify", text=text, about=_ABOUT, examples=_EXAMPLES)
     verify.add_argument("--model", required=True, metavar="M", help="the model to evaluate")
-    text = "benchmarks or families (default: all with published numbers of the model)"
+    text = "benchmarks or families (default: all with published numbers for the model)"
     verify.add_argument("--bench", nargs="+", default=[], metavar="B", help=text)
     add_bench_data(verify)
     text = "folder for the runs and the report"
     verify.add_argument("--out", type=Path, required=True, metavar="DIR", help=text)
     text = "the name of the model in papers, such as 'CLIP ViT-B/32 (openai)'"
     verify.add_argument("--as", dest="published_as", default="", metavar="NAME", help=text)
-    text = "how the model scores image-caption pairs (default: cosine, or yes for chat models)"
+    text = "scoring method (default: cosine for dual encoders, yes for chat models)"
     verify.add_argument("--scorer", metavar="S", help=text)
-    text = "missing images: leave out the whole benchmark, or skip their items"
+    text = "missing images: skip the whole benchmark, or only the items that need them"
     verify.add_argument("--missing", default="error", choices=("error", "skip"), help=text)
     machine = verify.add_argument_group("machine")
     add_device(machine)
@@ -53,10 +53,10 @@ def add(commands: Commands) -> None:
 
 
 def start(options: argparse.Namespace) -> int:
-    """Run every protocol that published numbers of this model need, and compare."""
+    """Evaluate the model under every protocol of its published numbers, and compare."""
     from unbag.api import make_scorer
     from unbag.benchmarks.names import find_benchmarks
-    from unbag.cli.console import shown
+    from unbag.cli.console import terminal_progress
     from unbag.evaluation.loading import Job
     from unbag.evaluation.verify import verify
     from unbag.models.loading import choose_device, load_model, needs_device
@@ -68,7 +68,7 @@ def start(options: argparse.Namespace) -> int:
     benchmarks = find_benchmarks(options.bench or list(names("benchmark")))
     job = Job(
         scorers=[scorer],
-        benchmarks=tagged([one for one in benchmarks if one.published], "auto"),
+        benchmarks=tagged([benchmark for benchmark in benchmarks if benchmark.published], "auto"),
         out=options.out,
         data=options.data,
         cache=cache_of(options),
@@ -77,30 +77,32 @@ def start(options: argparse.Namespace) -> int:
         device=device,
         command=options.typed,
     )
-    return _finish(verify(job, progress=shown()), options.out)
+    return _finish(verify(job, progress=terminal_progress()), options.out)
 
 
-def _finish(found: Verified, out: Path) -> int:
+def _finish(verified: Verified, out: Path) -> int:
     from unbag.cli.console import output, print_lines
     from unbag.reports.exports import report
     from unbag.reports.join import merge_runs
     from unbag.reports.terminal import notes, verified_table
 
-    for one in found.skipped:
-        print(f"not run: {one.benchmark}: {one.why}\n         {one.hint}", file=sys.stderr)
-    if not found.references:
+    for skipped in verified.skipped:
+        print(
+            f"not run: {skipped.benchmark}: {skipped.why}\n         {skipped.hint}", file=sys.stderr
+        )
+    if not verified.references:
         raise UnbagError(
-            f"no published number of {found.model!r} could be reproduced",
+            f"no published number of {verified.model!r} could be reproduced",
             expected="the files of at least one benchmark in the folder of --data",
             hint="download them with the commands above",
         )
-    output().print(verified_table(found.references))
-    print_lines(f"{number:>3}  {text}" for text, number in notes(found.references).items())
-    comparable = [r for r in found.references if r.is_comparable and r.is_inside is not None]
+    output().print(verified_table(verified.references))
+    print_lines(f"{number:>3}  {text}" for text, number in notes(verified.references).items())
+    comparable = [r for r in verified.references if r.is_comparable and r.is_inside is not None]
     inside = sum(bool(r.is_inside) for r in comparable)
-    rest = len(found.references) - len(comparable)
+    rest = len(verified.references) - len(comparable)
     more = f"; {rest} are not comparable" if rest else ""
     share = f"{inside} of {len(comparable)} published numbers"
-    print(f"{found.model}: {share} lie inside our intervals{more}")
-    print(f"report: {report(merge_runs(found.runs), out / 'report.html')}")
-    return 0 if found.is_reproduced else _OUTSIDE
+    print(f"{verified.model}: {share} lie inside our intervals{more}")
+    print(f"report: {report(merge_runs(verified.runs), out / 'report.html')}")
+    return 0 if verified.is_reproduced else _OUTSIDE

@@ -1,4 +1,4 @@
-"""Images, captions and pairs in files: read, downloaded, written."""
+"""Read, write and download images, captions and training pairs."""
 
 from unbag.data.images import FileImage, PixelImage
 

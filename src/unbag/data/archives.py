@@ -1,4 +1,4 @@
-"""Unpack a zip or tar archive into one folder and nowhere else; what is there already stays."""
+"""Unpack zip and tar archives safely: nothing is written outside the target folder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from unbag.runs.progress import ProgressBar, unseen
 
 CHUNK = 1 << 20
 
-# The last three are what the standard library lets through when headers are cut or changed.
+# The standard library raises the last three when headers are truncated or altered.
 _DAMAGE_ERRORS = (
     *(BadZipFile, tarfile.TarError, EOFError, zlib.error, LZMAError),
     *(ValueError, TypeError, struct.error),
@@ -31,16 +31,16 @@ _DAMAGE_ERRORS = (
 
 @dataclass(frozen=True)
 class Limits:
-    """What an honest archive stays below; photographs hardly shrink, text by ten times."""
+    """Bounds against archive bombs. Photographs hardly compress, text by a factor of ten."""
 
     ratio: int = 100
-    """Bytes unpacked for one packed."""
+    """Largest ratio of unpacked to packed bytes."""
     free: int = 50_000_000
-    """Bytes that may always be unpacked, however small the archive."""
+    """Bytes that may be unpacked whatever the size of the archive."""
     members: int = 2_000_000
 
-    def most(self, packed: int) -> int:
-        """Bytes that an archive of this size may hold."""
+    def max_size(self, packed: int) -> int:
+        """Largest unpacked size in bytes of an archive of this size."""
         return max(self.free, self.ratio * packed)
 
 
@@ -50,10 +50,10 @@ LIMITS = Limits()
 def unpack(
     archive: Path, folder: Path, *, task: ProgressBar = unseen, limits: Limits = LIMITS
 ) -> tuple[Member, ...]:
-    """Unpack a zip or tar archive; files that are there with the right size are left alone.
+    """Unpack a zip or tar archive; existing files of the right size are not written again.
 
-    Each file is written under another name and renamed, so that one that is there is whole.
-    Links, devices and names that lead out of the folder are refused.
+    Each file is written under a temporary name and renamed, so files are never partial. Links,
+    devices and names that lead out of the folder raise UnbagError.
     """
     with _read(archive) as entries:
         folder.mkdir(parents=True, exist_ok=True)
@@ -62,10 +62,10 @@ def unpack(
         done = 0
         with task(f"unpack {archive.name}", archive.stat().st_size) as advance:
             for entry in entries:
-                name = _safe(archive, entry)
+                name = _checked_name(archive, entry)
                 if entry.kind == "file":
                     total.add(entry, name)
-                    _put(archive, folder / name, folder, entry)
+                    _extract(archive, folder / name, folder, entry)
                     members.append(Member(name, entry.size))
                 advance(max(entry.packed - done, 0))
                 done = max(entry.packed, done)
@@ -74,19 +74,19 @@ def unpack(
 
 @dataclass(frozen=True)
 class Member:
-    """A file that an archive holds."""
+    """A file in an archive."""
 
     name: str
-    """Below the folder, with /."""
+    """Path relative to the archive, with /."""
     size: int
 
 
 class DamagedError(UnbagError):
-    """An archive that is not whole, or no archive."""
+    """The archive is damaged, or not an archive."""
 
 
 def check_space(folder: Path, needed: int, *, what: str) -> None:
-    """Raise UnbagError if the disk of a folder has not so many bytes free."""
+    """Raise UnbagError if the disk of `folder` has fewer than `needed` bytes free."""
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise UnbagError(
@@ -97,7 +97,7 @@ def check_space(folder: Path, needed: int, *, what: str) -> None:
 
 
 def readable(size: int) -> str:
-    """A number of bytes as people read it: 815.6 MB, in powers of 1,000 as disks are sold."""
+    """Format a size in bytes, such as 815.6 MB, with decimal units."""
     amount = float(size)
     for unit in ("B", "kB", "MB", "GB"):
         if amount < 999.95:
@@ -106,8 +106,8 @@ def readable(size: int) -> str:
     return f"{amount:.1f} TB"
 
 
-def _safe(archive: Path, entry: _ArchiveEntry) -> str:
-    """The name of an entry, if it stays below the folder."""
+def _checked_name(archive: Path, entry: _ArchiveEntry) -> str:
+    """Return the normalized name of an entry; UnbagError if it leads out of the folder."""
     name = entry.name.replace("\\", "/")
     path = PurePosixPath(name)
     if (
@@ -123,7 +123,7 @@ def _safe(archive: Path, entry: _ArchiveEntry) -> str:
     return path.as_posix()
 
 
-def _put(archive: Path, path: Path, folder: Path, entry: _ArchiveEntry) -> None:
+def _extract(archive: Path, path: Path, folder: Path, entry: _ArchiveEntry) -> None:
     if path.is_file() and path.stat().st_size == entry.size:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -136,7 +136,7 @@ def _put(archive: Path, path: Path, folder: Path, entry: _ArchiveEntry) -> None:
     try:
         content = entry.open()
         assert content is not None
-        # A link that waits under the temporary name would be followed; a new file never is.
+        # Opening an existing link would follow it; O_EXCL creates a new file or fails.
         temporary.unlink(missing_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
         with content, os.fdopen(os.open(temporary, flags, 0o644), "wb") as file:
@@ -151,7 +151,7 @@ def _put(archive: Path, path: Path, folder: Path, entry: _ArchiveEntry) -> None:
 
 @dataclass
 class _Total:
-    """Names and bytes of the archive so far, against its limits."""
+    """Counts the names and bytes of an archive and enforces its limits."""
 
     archive: Path
     limits: Limits
@@ -159,13 +159,13 @@ class _Total:
     size: int = 0
 
     def add(self, entry: _ArchiveEntry, name: str) -> None:
-        """Count a file; too much, or one name twice, is refused."""
-        most = self.limits.most(self.archive.stat().st_size)
+        """Count a file; UnbagError above the limits or for a repeated name."""
+        max_size = self.limits.max_size(self.archive.stat().st_size)
         self.size += entry.size
-        if self.size > most or len(self.names) >= self.limits.members:
+        if self.size > max_size or len(self.names) >= self.limits.members:
             raise _refused(
                 self.archive,
-                f"holds more than {readable(most)} or {self.limits.members:,} files",
+                f"holds more than {readable(max_size)} or {self.limits.members:,} files",
                 f"at most {self.limits.ratio} times its own size",
             )
         if name in self.names:
@@ -175,7 +175,7 @@ class _Total:
 
 @contextmanager
 def _read(archive: Path) -> Iterator[Iterator[_ArchiveEntry]]:
-    """The entries of an archive, each to be read before the next."""
+    """Open an archive and yield its entries, each to be read before the next."""
     try:
         if is_zipfile(archive):
             with ZipFile(archive) as file:
@@ -188,13 +188,13 @@ def _read(archive: Path) -> Iterator[Iterator[_ArchiveEntry]]:
     except (NotImplementedError, RuntimeError) as error:
         raise _refused(archive, f"cannot be read: {error}", "a plain zip or tar archive") from error
     except OSError as error:
-        # gzip reports damage as an OSError without a number.
+        # gzip reports damage as an OSError without an errno.
         if error.errno is None:
             raise _damaged(archive, str(error)) from error
         raise UnbagError(
             f"cannot unpack {archive}: {error.strerror} ({error.filename})",
             expected="a folder that can be written, with room",
-            hint="mend that and run this again: it goes on from there",
+            hint="fix this and run the command again: it resumes from there",
         ) from error
 
 
@@ -202,7 +202,7 @@ def _zip_entries(file: ZipFile) -> Iterator[_ArchiveEntry]:
     packed = 0
     for info in file.infolist():
         packed += info.compress_size
-        # Zip files of other systems than Unix have no mode at all.
+        # Zip files made on other systems than Unix have no file mode.
         is_file = stat.S_IFMT(info.external_attr >> 16) in (0, stat.S_IFREG)
         kind = "folder" if info.is_dir() else "file" if is_file else "a link or device"
         yield _ArchiveEntry(info.filename, info.file_size, kind, packed, partial(file.open, info))
@@ -226,19 +226,19 @@ def _damaged(archive: Path, what: str) -> DamagedError:
     return DamagedError(
         f"{archive} is damaged: {what}",
         expected="a whole zip or tar archive",
-        hint="remove it and fetch it again",
+        hint="remove it and download it again",
     )
 
 
 @dataclass(frozen=True)
 class _ArchiveEntry:
-    """What stands in the archive, before it is believed."""
+    """An entry as the archive declares it, not yet validated."""
 
     name: str
     size: int
     kind: str
-    """file, folder, or what else it is."""
+    """file, folder, or a description of anything else."""
     packed: int
-    """Bytes of the archive up to the end of this entry, or an estimate of it."""
+    """Bytes of the archive up to the end of this entry, possibly estimated; for progress."""
     open: Callable[[], IO[bytes] | None]
-    """Only while the entry is the last one given."""
+    """Valid until the next entry is requested."""

@@ -1,7 +1,7 @@
-"""Captions of a file as entries to edit, whatever its form, and the records of their edits.
+"""Types and helpers that all formats of caption files share.
 
-`Source` is the file as the user names it, `Entry` an image with its captions, `EditedEntries`
-what is written back. What the forms share in reading and writing fields follows.
+`Source` is a caption file, `Entry` an image with its captions, and `EditedEntries` the entries
+with their edits, to be written.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ T = TypeVar("T")
 _RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
 _BUFFER = 1 << 20
 _HEAD = 1 << 16
-"""Bytes of a file that are looked at to tell it from another."""
+"""Bytes of a file that are part of its fingerprint."""
 _NAMED = 5
-"""Broken lines that are named; more are counted."""
+"""Malformed lines listed in a message; the others are counted."""
 MOST_TOGETHER = 100
-"""Captions of one image that are edited together and checked against each other; a field that
-says the same everywhere would otherwise make one image of a whole file."""
+"""Captions of one image that are edited together and checked against each other. The limit bounds
+the size of an entry where an image field has the same value in every line."""
 EDITS, SKIPPED = "edits", "skipped"
-"""Names of the columns and fields that are added."""
+"""Names of the columns and fields that an edit job adds."""
 CAPTION_COLUMNS = ("caption", "title", "text")
 IMAGE_COLUMNS = ("filepath", "image", "url")
-"""Usual names in tables."""
+"""Default column names in tables."""
 COLUMNS = ("id", "image", "caption", EDITS, SKIPPED)
-"""Of a table that is written from captions of another form."""
+"""Columns of a table that is written from captions in another format."""
 
 
 Edits = tuple[tuple[Edit, ...], ...]
@@ -49,21 +49,21 @@ Edits = tuple[tuple[Edit, ...], ...]
 
 @dataclass(frozen=True)
 class Source:
-    """Captions on disk."""
+    """A caption file, and how to read it."""
 
     path: str
-    """A file; for shards also a folder or a pattern."""
+    """A file; for shards also a folder or a glob pattern."""
     form: str
     """See `unbag.data.readers`."""
     caption_column: str = ""
-    """Column or field with the caption; empty for the usual names."""
+    """Column or field with the caption; empty for the default names."""
     image_column: str = ""
     skips_bad: bool = False
-    """Leave broken lines out and count them, instead of stopping at the first."""
+    """Skip and count malformed lines, instead of raising at the first."""
     limit: int | None = None
-    """Captions to read at most, and those that belong to the last image."""
+    """Largest number of captions to read; the last image is read completely."""
     keeps_edits: bool = False
-    """Read edits that were made before, instead of refusing them."""
+    """Read existing edits, instead of raising an error for them."""
 
     @property
     def name(self) -> str:
@@ -72,36 +72,36 @@ class Source:
 
     @property
     def file(self) -> Path:
-        """The file; only shards consist of several."""
+        """The one file of a format other than shards."""
         [path] = self.files()
         return path
 
     def files(self) -> list[Path]:
         """All files, in order."""
-        found = expand(self.path)
-        if not found and Path(self.path).is_dir():
+        paths = expand(self.path)
+        if not paths and Path(self.path).is_dir():
             raise UnbagError(
-                f"the folder {self.path} holds no shards",
+                f"the folder {self.path} contains no shards",
                 expected="files that end in .tar",
-                hint="name the file of captions itself, or check the folder",
+                hint="give the caption file itself, or check the folder",
             )
-        if not found:
+        if not paths:
             raise UnbagError(
                 f"there is no file {self.path}",
                 expected="a file of captions",
                 hint="check the path given with --captions",
             )
-        if len(found) > 1 and self.form != "shards":
+        if len(paths) > 1 and self.form != "shards":
             raise UnbagError(
-                f"{self.path} names {len(found)} files",
-                expected="one file; only shards (.tar) come in several",
+                f"{self.path} matches {len(paths)} files",
+                expected="one file; only shards (.tar) can be several",
                 hint="edit them one after the other",
             )
-        return found
+        return paths
 
     @contextmanager
     def opened(self) -> Iterator[BinaryIO]:
-        """The one file, for reading; errors of whoever reads are left as they are."""
+        """Open the one file for reading; only errors of the file itself become UnbagError."""
         path = self.file
         with _read_errors(path):
             raw = _NamedFile(path)
@@ -109,7 +109,7 @@ class Source:
             yield file
 
     def fingerprint(self) -> str:
-        """Changes when a file does: sizes, times and first bytes of all files."""
+        """Hash of the sizes, modification times and first bytes of all files."""
         digest = blake2b(digest_size=16)
         for path in self.files():
             state = path.stat()
@@ -121,7 +121,7 @@ class Source:
 
 @dataclass(eq=False)
 class Bad:
-    """What is done about broken lines: an error, or leaving them out and counting."""
+    """Handles malformed lines: raises at the first, or skips and counts them."""
 
     skips: bool = False
     count: int = 0
@@ -129,9 +129,9 @@ class Bad:
     """The first few."""
 
     def __call__(self, error: UnbagError) -> None:
-        """A broken line was met."""
+        """Handle one malformed line."""
         if not self.skips:
-            usual = "mend it, or leave such lines out with --bad-lines skip"
+            usual = "fix it, or skip such lines with --bad-lines skip"
             hint = error.hint or usual
             raise UnbagError(error.message, expected=error.expected, hint=hint) from error
         self.count += 1
@@ -144,15 +144,15 @@ class Entry:
     """An image and its captions."""
 
     image: str
-    """As the file names it; empty where it names none."""
+    """Path or name of the image in the file; empty if it has none."""
     captions: tuple[CaptionAt, ...]
     rest: tuple[object, ...] = ()
-    """What the writer of the same form needs, for each caption."""
+    """Format-specific data for each caption, for the writer of the same format."""
     edits: tuple[tuple[Edit, ...], ...] = ()
-    """For each caption, where edits were made before and are wanted."""
+    """Existing edits of each caption, if they are read."""
 
     def given(self) -> Iterator[tuple[Given, ...]]:
-        """What the editor is given: captions that stay together, each with the others."""
+        """Yield groups of captions for the editor, each caption with the others of its group."""
         for start in range(0, len(self.captions), MOST_TOGETHER):
             part = self.captions[start : start + MOST_TOGETHER]
             texts = tuple(caption.text for caption in part)
@@ -163,7 +163,7 @@ class Entry:
 
 
 class CaptionAt(NamedTuple):
-    """A caption and where it stands in its file."""
+    """A caption and its location in the file."""
 
     id: str
     text: str
@@ -185,19 +185,19 @@ class Chunk:
 
 
 def chunks(entries: Iterable[Entry], size: int) -> Iterator[Chunk]:
-    """Chunks of so many captions or a few more: those that stay together are never parted."""
+    """Yield chunks of at least `size` captions; groups of one image are never split."""
     flow = (part for entry in entries for part in entry.given())
     index = 0
     while first := next(flow, None):
-        found = list(first)
-        while len(found) < size and (more := next(flow, None)):
-            found += more
-        yield Chunk(index, tuple(found))
+        captions = list(first)
+        while len(captions) < size and (more := next(flow, None)):
+            captions += more
+        yield Chunk(index, tuple(captions))
         index += 1
 
 
 def limited(entries: Iterable[Entry], limit: int | None) -> Iterator[Entry]:
-    """Entries until so many captions were read; the last image is whole."""
+    """Yield entries until `limit` captions were read; the last entry is complete."""
     read = 0
     for entry in entries:
         if limit is not None and read >= limit:
@@ -207,28 +207,28 @@ def limited(entries: Iterable[Entry], limit: int | None) -> Iterator[Entry]:
 
 
 def together(entries: Iterable[Entry]) -> Iterator[Entry]:
-    """Entries that follow each other and have the same image become one."""
-    held: list[Entry] = []
+    """Merge consecutive entries of the same image."""
+    group: list[Entry] = []
     count = 0
     for entry in entries:
-        is_same = held and entry.image and entry.image == held[0].image
-        if held and (not is_same or count >= MOST_TOGETHER):
-            yield _merged(held)
-            held, count = [], 0
-        held.append(entry)
+        is_same = group and entry.image and entry.image == group[0].image
+        if group and (not is_same or count >= MOST_TOGETHER):
+            yield _merged(group)
+            group, count = [], 0
+        group.append(entry)
         count += len(entry.captions)
-    if held:
-        yield _merged(held)
+    if group:
+        yield _merged(group)
 
 
 def _merged(entries: list[Entry]) -> Entry:
     if len(entries) == 1:
         return entries[0]
     captions = tuple(caption for entry in entries for caption in entry.captions)
-    rest = tuple(one for entry in entries for one in entry.rest)
+    rest = tuple(value for entry in entries for value in entry.rest)
     edits: Edits = ()
     if any(entry.edits for entry in entries):
-        edits = tuple(one for e in entries for one in e.edits or ((),) * len(e.captions))
+        edits = tuple(value for e in entries for value in e.edits or ((),) * len(e.captions))
     return Entry(entries[0].image, captions, rest, edits)
 
 
@@ -239,68 +239,68 @@ class EditedEntry(NamedTuple):
     edited: tuple[Edited, ...]
 
     def rows(self) -> Iterator[tuple[object, Edited]]:
-        """For each caption what the writer needs of its source, and the caption with its edits."""
+        """Yield each caption's format-specific data and the caption with its edits."""
         rest = self.entry.rest or (None,) * len(self.edited)
         return zip(rest, self.edited, strict=True)
 
 
 class EditedEntries(Protocol):
-    """All entries with their edits, in the order of the source; can be gone through again."""
+    """All entries with their edits, in source order; can be iterated several times."""
 
     @property
     def source(self) -> Source:
         """Where the captions came from."""
 
     def __iter__(self) -> Iterator[EditedEntry]:
-        """All entries from the first, each time anew."""
+        """Iterate over all entries from the first."""
 
 
-def edited_record(one: Edited, image: str = "") -> dict[str, object]:
-    """The record of a caption with its edits, for forms that hold objects."""
-    said: dict[str, object] = {"id": one.id}
+def edited_record(edited: Edited, image: str = "") -> dict[str, object]:
+    """Return the JSON record of a caption with its edits."""
+    record: dict[str, object] = {"id": edited.id}
     if image:
-        said["image"] = image
-    said["caption"] = one.text
-    return said | edit_fields(one)
+        record["image"] = image
+    record["caption"] = edited.text
+    return record | edit_fields(edited)
 
 
-def edit_fields(one: Edited) -> dict[str, object]:
-    """The fields that edits add to the record of a caption."""
-    said: dict[str, object] = {EDITS: to_json(one.edits)}
-    return said | ({SKIPPED: one.skipped} if one.skipped else {})
+def edit_fields(edited: Edited) -> dict[str, object]:
+    """Return the fields that edits add to the record of a caption."""
+    fields: dict[str, object] = {EDITS: to_json(edited.edits)}
+    return fields | ({SKIPPED: edited.skipped} if edited.skipped else {})
 
 
-def edit_cells(several: Sequence[Edited], is_list: bool) -> tuple[str, str]:
-    """The cells `edits` and `skipped` of a row; lists of both where it holds a list of captions."""
-    edits = [to_json(one.edits) for one in several]
-    skipped = [one.skipped for one in several]
+def edit_cells(captions: Sequence[Edited], is_list: bool) -> tuple[str, str]:
+    """Return the cells `edits` and `skipped` of a row; JSON lists for a list of captions."""
+    edits = [to_json(caption.edits) for caption in captions]
+    skipped = [caption.skipped for caption in captions]
     if is_list:
         return json_line(edits), json_line(skipped) if any(skipped) else ""
     return json_line(edits[0]), skipped[0]
 
 
 def new_rows(pair: EditedEntry) -> Iterator[tuple[str, ...]]:
-    """Rows of a new table, with the columns COLUMNS."""
-    for one in pair.edited:
-        yield (one.id, pair.entry.image, one.text, *edit_cells([one], is_list=False))
+    """Yield rows of a new table with the columns COLUMNS."""
+    for edited in pair.edited:
+        yield (edited.id, pair.entry.image, edited.text, *edit_cells([edited], is_list=False))
 
 
 def json_line(value: object) -> str:
-    """JSON on one line; letters beyond ASCII are not escaped."""
+    """Return JSON on one line, without escaping non-ASCII characters."""
     return json.dumps(value, ensure_ascii=False)
 
 
-def said_captions(found: tuple[str, ...] | str, where: str) -> tuple[str, ...]:
-    """Captions with single spaces, without empty ones; UnbagError if that leaves none."""
-    texts = (found,) if isinstance(found, str) else found
-    kept = tuple(text for one in texts if (text := " ".join(one.split())))
-    if not kept:
-        raise UnbagError(f"{where} has an empty caption", expected="a caption that says anything")
-    return kept
+def clean_captions(captions: tuple[str, ...] | str, where: str) -> tuple[str, ...]:
+    """Normalize spaces and drop empty captions; UnbagError if none is left."""
+    texts = (captions,) if isinstance(captions, str) else captions
+    cleaned = tuple(text for raw in texts if (text := " ".join(raw.split())))
+    if not cleaned:
+        raise UnbagError(f"{where} has an empty caption", expected="a caption that is not empty")
+    return cleaned
 
 
 def captions_in(record: dict[str, object], column: str, where: str) -> tuple[str, ...] | str:
-    """The caption of a record, or several; from `column`, else from "caption" or "captions"."""
+    """Return the caption or captions of a record: the field `column`, "caption" or "captions"."""
     name = caption_field(record, column)
     if name not in record:
         fields = ", ".join(map(str, list(record)[:8])) or "nothing"
@@ -312,38 +312,40 @@ def captions_in(record: dict[str, object], column: str, where: str) -> tuple[str
         )
     value = record[name]
     if isinstance(value, list) and value:
-        return tuple(from_json(str, one, f"{where}, {name}[{at}]") for at, one in enumerate(value))
+        return tuple(
+            from_json(str, text, f"{where}, {name}[{at}]") for at, text in enumerate(value)
+        )
     if not isinstance(value, str):
-        shown = "an empty list" if value == [] else f"{value!r:.60}"
-        raise UnbagError(f"{where}: {name} is {shown}", expected="a text, or a list of texts")
+        description = "an empty list" if value == [] else f"{value!r:.60}"
+        raise UnbagError(f"{where}: {name} is {description}", expected="a text, or a list of texts")
     return value
 
 
 def read_entries(records: Iterable[T], read: Callable[[T], Entry], bad: Bad) -> Iterator[Entry]:
-    """Entries of records; those that `read` refuses are broken lines."""
-    for one in records:
+    """Read each record as an entry; those that raise UnbagError go to `bad`."""
+    for record in records:
         try:
-            entry = read(one)
+            entry = read(record)
         except UnbagError as error:
             bad(error)
         else:
             yield entry
 
 
-def captions_at(found: tuple[str, ...] | str, id_: str, where: str) -> tuple[CaptionAt, ...]:
-    """What `captions_in` found, with ids: that of the record, with a number in a list."""
-    if isinstance(found, str):
-        return (CaptionAt(id_, found, where),)
-    return tuple(CaptionAt(f"{id_}#{at}", text, where) for at, text in enumerate(found))
+def captions_at(texts: tuple[str, ...] | str, id_: str, where: str) -> tuple[CaptionAt, ...]:
+    """Give captions ids: that of the record, with a number appended in a list."""
+    if isinstance(texts, str):
+        return (CaptionAt(id_, texts, where),)
+    return tuple(CaptionAt(f"{id_}#{at}", text, where) for at, text in enumerate(texts))
 
 
 def caption_field(record: dict[str, object], column: str) -> str:
-    """The name of the field that captions are read from; empty if there is none."""
+    """Return the name of the caption field; empty if there is none."""
     return column or next((name for name in ("caption", "captions") if name in record), "")
 
 
 def name_in(record: dict[str, object], names: tuple[str, ...], where: str) -> str:
-    """A name under the first of these fields that is there: a text or a whole number."""
+    """Return the first present field of `names` as text; it must be a string or an integer."""
     for name in names:
         value = record.get(name)
         if value is None:
@@ -357,15 +359,15 @@ def name_in(record: dict[str, object], names: tuple[str, ...], where: str) -> st
 
 
 def find_columns(columns: list[str], source: Source) -> tuple[str, str]:
-    """The columns of captions and of images, as named or with a usual name; "" for no image."""
+    """Return the caption and image columns, given or by default name; "" for no image."""
 
-    def column(wanted: str, usual: tuple[str, ...]) -> str:
-        if wanted and wanted not in columns:
+    def column(name: str, defaults: tuple[str, ...]) -> str:
+        if name and name not in columns:
             raise UnbagError(
-                f"{source.name} has no column {wanted!r}, only {', '.join(columns)}",
+                f"{source.name} has no column {name!r}, only {', '.join(columns)}",
                 expected="the name of a column",
             )
-        return wanted or next((name for name in usual if name in columns), "")
+        return name or next((default for default in defaults if default in columns), "")
 
     caption = column(source.caption_column, CAPTION_COLUMNS)
     if not caption:
@@ -373,36 +375,35 @@ def find_columns(columns: list[str], source: Source) -> tuple[str, str]:
         raise UnbagError(
             f"{source.name} has no column of captions, only {there}",
             expected="a column caption, title or text",
-            hint="name it with --caption-column; a number is that of a column in a table "
-            "without a header line",
+            hint="name it with --caption-column; in a table without a header, give its number",
         )
     if EDITS in columns:
-        check_wanted(source, source.name)
+        check_edits_allowed(source, source.name)
     return caption, column(source.image_column, IMAGE_COLUMNS)
 
 
 def json_record(raw: bytes, where: str) -> dict[str, object]:
-    """Parse a JSON object; anything else is an error that names the place."""
-    found = json_value(raw, where)
-    if not isinstance(found, dict):
+    """Parse a JSON object; UnbagError naming `where` for anything else."""
+    value = json_value(raw, where)
+    if not isinstance(value, dict):
         raise UnbagError(
-            f"{where} holds {type(found).__name__} instead of an object",
+            f"{where} holds {type(value).__name__} instead of an object",
             expected='an object such as {"caption": "..."}',
         )
-    return found
+    return value
 
 
 def json_value(raw: bytes, where: str) -> object:
-    """Parse JSON in UTF-8; halves of surrogate pairs are refused."""
+    """Parse JSON in UTF-8; UnbagError for unpaired surrogates."""
     text = decoded(raw, where)
     try:
-        found: object = json.loads(text)
+        value: object = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise UnbagError(f"{where} is not JSON: {error}", expected="valid JSON") from error
-    # An escape may name half of a character, which no file can hold.
-    if "\\u" in text and not is_whole_text(json.dumps(found, ensure_ascii=False)):
+    # An escape may name half of a surrogate pair, which UTF-8 cannot encode.
+    if "\\u" in text and not is_whole_text(json.dumps(value, ensure_ascii=False)):
         raise UnbagError(f"{where} holds half of a character", expected="whole characters")
-    return found
+    return value
 
 
 def decoded(raw: bytes, where: str) -> str:
@@ -417,7 +418,7 @@ def decoded(raw: bytes, where: str) -> str:
 
 
 def edits_in(value: object, captions: int | None, where: str) -> Edits:
-    """A list of edits, or where a record has a list of so many captions, a list of such lists."""
+    """Parse a list of edits; with a number of captions, one such list per caption."""
     if captions is None:
         return (_edits(value, where),)
     lists = value if isinstance(value, list) else []
@@ -426,11 +427,11 @@ def edits_in(value: object, captions: int | None, where: str) -> Edits:
             f"{where}: edits is not one list for each of {captions} captions",
             expected="as many lists of edits as captions",
         )
-    return tuple(_edits(one, where) for one in lists)
+    return tuple(_edits(edits, where) for edits in lists)
 
 
 def edits_in_cell(cell: object, captions: int | None, where: str) -> Edits:
-    """As `edits_in`, from JSON in the cell of a table; an empty cell holds no edits."""
+    """Parse edits as `edits_in` does, from JSON in a table cell; an empty cell has no edits."""
     if not cell:
         return ((),) * (1 if captions is None else captions)
     if isinstance(cell, str):
@@ -444,64 +445,64 @@ def _edits(value: object, where: str) -> tuple[Edit, ...]:
             f"{where}: edits is {value!r:.60}",
             expected='a list of {"text", "kind", "is_positive"}',
         )
-    found = []
-    for one in value:
-        if not isinstance(one, dict):
+    edits = []
+    for record in value:
+        if not isinstance(record, dict):
             raise UnbagError(
-                f"{where}: an edit is {one!r:.60}",
+                f"{where}: an edit is {record!r:.60}",
                 expected='an object {"text", "kind", "is_positive"}',
             )
-        text, kind = (read_field(one, name, str, f"{where}, edits") for name in ("text", "kind"))
-        # Its name in files that an earlier revision wrote.
-        name = "keeps_meaning" if "keeps_meaning" in one else "is_positive"
-        is_positive = read_field(one, name, bool, f"{where}, edits")
-        found.append(Edit(text, kind, is_positive, (0, 0)))
-    return tuple(found)
+        text, kind = (read_field(record, name, str, f"{where}, edits") for name in ("text", "kind"))
+        # Name of the field in files of earlier versions.
+        name = "keeps_meaning" if "keeps_meaning" in record else "is_positive"
+        is_positive = read_field(record, name, bool, f"{where}, edits")
+        edits.append(Edit(text, kind, is_positive, (0, 0)))
+    return tuple(edits)
 
 
-def check_wanted(source: Source, where: str) -> None:
-    """Edits were met: an error unless they are wanted."""
+def check_edits_allowed(source: Source, where: str) -> None:
+    """Raise UnbagError for existing edits unless the source reads them."""
     if not source.keeps_edits:
-        raise edited_before(where)
+        raise already_edited_error(where)
 
 
-def edited_before(what: str) -> UnbagError:
-    """The error for a collection that holds edits already."""
+def already_edited_error(what: str) -> UnbagError:
+    """Return the error for captions that already have edits."""
     return UnbagError(
         f"{what} holds edits already",
         expected="captions without edits",
-        hint="start from the original captions, or remove what is called edits",
+        hint="start from the original captions, or remove the field or column edits",
     )
 
 
 def expand(text: str) -> list[Path]:
-    """A file; all shards of a folder; or a pattern: part-{000..017}.tar, part-*.tar."""
+    """List the files of a path, shard folder or pattern (part-{000..017}.tar, part-*.tar)."""
     path = Path(text)
     if path.is_file():
         return [path]
     if path.is_dir():
         return sorted(path.glob("*.tar"))
     if _RANGE.search(text):
-        paths = [Path(one) for one in _ranges(text)]
-        if missing := next((one for one in paths if not one.is_file()), None):
+        paths = [Path(name) for name in _ranges(text)]
+        if missing := next((name for name in paths if not name.is_file()), None):
             raise UnbagError(
                 f"there is no file {missing}",
                 expected=f"every file of {text}",
-                hint="get the missing file, or name the ones that are there",
+                hint="get the missing file, or give only files that exist",
             )
         return paths
     pattern = str(path.relative_to(path.anchor))
-    return sorted(found for found in Path(path.anchor).glob(pattern) if found.is_file())
+    return sorted(match for match in Path(path.anchor).glob(pattern) if match.is_file())
 
 
 def _ranges(text: str) -> list[str]:
-    """Every {first..last} written out; the number of digits is kept."""
-    found = _RANGE.search(text)
-    if not found:
+    """Expand every {first..last}, with leading zeros."""
+    match = _RANGE.search(text)
+    if not match:
         return [text]
-    first, last = found.groups()
+    first, last = match.groups()
     numbers = range(int(first), int(last) + 1)
-    head, tail = text[: found.start()], _ranges(text[found.end() :])
+    head, tail = text[: match.start()], _ranges(text[match.end() :])
     return [f"{head}{n:0{len(first)}}{rest}" for n in numbers for rest in tail]
 
 

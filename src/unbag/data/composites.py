@@ -1,7 +1,7 @@
-"""Composites: pairs of images pasted from cut-out things, with captions that tell them apart.
+"""Composites: pairs of images pasted from cut-out objects, with captions that differ as they do.
 
-Kinds: spatial (two things on a background, and exchanged), size (one small and one big, and the
-reverse), colour (tinted in two colours, and the reverse) and negation (one of the things, and the
+Kinds: spatial (two objects on a background, and swapped), size (one small and one big, and the
+reverse), colour (tinted in two colours, and the reverse) and negation (one of the objects, and the
 other). `write_composites` writes them as a file that `unbag train --pairs` reads.
 
 Dimensions: H rows and W columns of pixels.
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 ENDINGS = (".png", ".webp", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff")
 PLAIN = 24
-"""Levels of a channel by which a pixel may differ from the background and still belong to it."""
+"""Largest difference from the background, in levels of 255, of a background pixel."""
 _BORDER = 0.9
-"""Share of the border that must be background."""
-_LEAST = 0.01
-"""Share of the image that must be thing."""
+"""Smallest share of the image border that must be background."""
+_MIN_SHARE = 0.01
+"""Smallest share of the image that the object must fill."""
 _NUMBER = re.compile(r"[\s_\-]*\(?\d+\)?$")
 
 COLOURS: Mapping[str, tuple[int, int, int]] = {
@@ -52,12 +52,12 @@ RELATIONS: Mapping[str, tuple[str, tuple[float, float], tuple[float, float]]] = 
     "above": ("below", (0.5, 0.27), (0.5, 0.73)),
     "below": ("above", (0.5, 0.73), (0.5, 0.27)),
 }
-"""A relation, its inverse, and where the first and the second thing lie, as shares of the side."""
+"""Each relation with its inverse and the centres of both objects, as shares of the image side."""
 DENIALS = ("and not", "but no", "without")
 _LARGE, _SMALL = 0.42, 0.21
-"""The longer side of a thing, as a share of the image's."""
+"""The longer side of an object, as a share of the image side."""
 _JITTER = 0.03
-PAIRS, IMAGES = "pairs.jsonl", "pictures"
+PAIRS, IMAGES = "pairs.jsonl", "images"
 _SIDE = re.compile(r"(?<=\d{6})-[ab](?=\.png$)")
 
 _KINDS = {
@@ -66,60 +66,63 @@ _KINDS = {
     "size": ("swap_attributes", "conjunct_swap"),
     "negation": ("swap_arguments", "word_form"),
 }
-"""What leads to the opposite's caption and to the other version, as recipes call it."""
+"""The edit kinds of the hard negative and of the hard positive, by kind of composite."""
 _TURN, _SHIFT, _SHIFTED, _SPECKLED = 4.0, 0.05, 0.2, 0.02
-"""Degrees; share of the side that corners move, and how often; share of white and of black."""
+"""Rotation in degrees; corner shift as a share of the side, and its probability; noise share."""
 
 
-def write_composites(every: Iterable[Composite], out: Path, *, varied: int | None = None) -> Path:
-    """Both images of each pair and a line for each: its two captions with their edits.
+def write_composites(
+    composites: Iterable[Composite], out: Path, *, varied: int | None = None
+) -> Path:
+    """Write the images of composites, and JSON lines of their captions with edits.
 
-    The opposite's caption of the same form is a hard negative, the other true one a hard positive.
+    The caption of the same form for the other image is a hard negative; the second true caption is
+    a hard positive.
 
     Args:
-        every: As `paste` makes them.
+        composites: As `paste` makes them.
         out: A folder that has no such pairs yet.
-        varied: A seed; then images are turned, bent and speckled a little, as in the paper.
+        varied: A seed; if given, images are augmented as in the paper (see `vary`).
     """
     path = out / PAIRS
     if path.exists():
         raise UnbagError(
-            f"{path} is there already", expected="a new folder", hint="name another folder"
+            f"{path} already exists", expected="a new folder", hint="choose another folder"
         )
     (out / IMAGES).mkdir(parents=True, exist_ok=True)
     lines = []
-    for at, one in enumerate(every):
-        for side, image in enumerate(one.images):
-            name = f"{IMAGES}/{at:06d}-{'ab'[side]}.png"
+    for i, composite in enumerate(composites):
+        for side, image in enumerate(composite.images):
+            name = f"{IMAGES}/{i:06d}-{'ab'[side]}.png"
             if varied is not None:
-                image = vary(image, np.random.default_rng((varied, at, side)))
+                image = vary(image, np.random.default_rng((varied, i, side)))
             image.save(out / name)
-            lines.append(json.dumps(_line(one, side, name), ensure_ascii=False))
+            lines.append(json.dumps(_line(composite, side, name), ensure_ascii=False))
     write_text(path, "\n".join(lines) + "\n")
     return path
 
 
-def _line(one: Composite, side: int, name: str) -> dict[str, object]:
-    own, other = one.captions[side], one.captions[1 - side]
-    negative, positive = _KINDS[one.kind]
+def _line(composite: Composite, side: int, name: str) -> dict[str, object]:
+    own, other = composite.captions[side], composite.captions[1 - side]
+    negative, positive = _KINDS[composite.kind]
     edits = [
         [
-            {"text": other[at], "kind": negative, "is_positive": False},
-            {"text": own[1 - at], "kind": positive, "is_positive": True},
+            {"text": other[i], "kind": negative, "is_positive": False},
+            {"text": own[1 - i], "kind": positive, "is_positive": True},
         ]
-        for at in (0, 1)
+        for i in (0, 1)
     ]
     return {"id": Path(name).stem, "image": name, "captions": list(own), "edits": edits}
 
 
 def pair_name(name: str) -> str:
-    """The common name of both images of a pair; any other name as it is."""
+    """Return the name that both images of a composite share; other names are returned unchanged."""
     return _SIDE.sub("", name)
 
 
 @dataclass(frozen=True, eq=False)
 class Composite:
-    """Two images and two captions each; equal places have the same form."""
+    """Two images with two captions each; captions at the same position have the same form."""
 
     kind: str
     images: tuple[Image, Image]
@@ -135,12 +138,12 @@ def paste(
     kinds: Sequence[str] = (),
     side: int = 224,
 ) -> Iterator[Composite]:
-    """So many pairs of images, kinds taking turns; pair i whatever the count.
+    """Yield `count` composites, with kinds in turn; composite i does not depend on the count.
 
-    Without backgrounds things lie on plain colours.
+    Without backgrounds, objects are pasted on plain colours.
     """
-    asked = tuple(kinds) or tuple(KINDS)
-    for kind in asked:
+    chosen = tuple(kinds) or tuple(KINDS)
+    for kind in chosen:
         if kind not in KINDS:
             raise unknown_name("kind of composite", kind, KINDS)
     if count < 1 or side < 32:
@@ -149,30 +152,30 @@ def paste(
         )
     for i in range(count):
         rng = np.random.default_rng((seed, crc32(b"pasted"), i))
-        a, b = _two(cutouts, rng)
-        start = _Start(a, b, _background(backgrounds, side, rng), rng)
-        yield KINDS[asked[i % len(asked)]](start)
+        a, b = _pick_two(cutouts, rng)
+        start = _PairInputs(a, b, _background(backgrounds, side, rng), rng)
+        yield KINDS[chosen[i % len(chosen)]](start)
 
 
-class _Start(NamedTuple):
+class _PairInputs(NamedTuple):
     a: Cutout
     b: Cutout
     background: Image
     rng: Generator
 
 
-def _spatial(start: _Start) -> Composite:
-    a, b, background, rng = start
+def _spatial(inputs: _PairInputs) -> Composite:
+    a, b, background, rng = inputs
     relation = list(RELATIONS)[rng.integers(len(RELATIONS))]
     inverse, *places = RELATIONS[relation]
-    first, second = _shaken(places, rng)
+    first, second = _jittered(places, rng)
     size = _LARGE * float(rng.uniform(0.8, 1.0))
-    x, y = _a(a.name), _a(b.name)
+    x, y = _with_article(a.name), _with_article(b.name)
     return Composite(
         "spatial",
         (
-            _on(background, (a.image, first, size), (b.image, second, size)),
-            _on(background, (b.image, first, size), (a.image, second, size)),
+            _paste_on(background, (a.image, first, size), (b.image, second, size)),
+            _paste_on(background, (b.image, first, size), (a.image, second, size)),
         ),
         (
             (f"{x} {relation} {y}", f"{y} {inverse} {x}"),
@@ -181,60 +184,63 @@ def _spatial(start: _Start) -> Composite:
     )
 
 
-def _size(start: _Start) -> Composite:
-    a, b, background, rng = start
-    first, second = _shaken(_two_places(rng), rng)
+def _size(inputs: _PairInputs) -> Composite:
+    a, b, background, rng = inputs
+    first, second = _jittered(_pick_places(rng), rng)
     return Composite(
         "size",
         (
-            _on(background, (a.image, first, _SMALL), (b.image, second, _LARGE)),
-            _on(background, (a.image, first, _LARGE), (b.image, second, _SMALL)),
+            _paste_on(background, (a.image, first, _SMALL), (b.image, second, _LARGE)),
+            _paste_on(background, (a.image, first, _LARGE), (b.image, second, _SMALL)),
         ),
         (
-            _both(f"small {a.name}", f"big {b.name}"),
-            _both(f"big {a.name}", f"small {b.name}"),
+            _both_orders(f"small {a.name}", f"big {b.name}"),
+            _both_orders(f"big {a.name}", f"small {b.name}"),
         ),
     )
 
 
-def _colour(start: _Start) -> Composite:
-    a, b, background, rng = start
-    one, other = (list(COLOURS)[at] for at in rng.permutation(len(COLOURS))[:2])
-    first, second = _shaken(_two_places(rng), rng)
+def _colour(inputs: _PairInputs) -> Composite:
+    a, b, background, rng = inputs
+    colour, other_colour = (list(COLOURS)[i] for i in rng.permutation(len(COLOURS))[:2])
+    first, second = _jittered(_pick_places(rng), rng)
     images = [
-        _on(
+        _paste_on(
             background,
             (tinted(a.image, COLOURS[x]), first, _LARGE),
             (tinted(b.image, COLOURS[y]), second, _LARGE),
         )
-        for x, y in ((one, other), (other, one))
+        for x, y in ((colour, other_colour), (other_colour, colour))
     ]
     return Composite(
         "colour",
         (images[0], images[1]),
         (
-            _both(f"{one} {a.name}", f"{other} {b.name}"),
-            _both(f"{other} {a.name}", f"{one} {b.name}"),
+            _both_orders(f"{colour} {a.name}", f"{other_colour} {b.name}"),
+            _both_orders(f"{other_colour} {a.name}", f"{colour} {b.name}"),
         ),
     )
 
 
-def _negation(start: _Start) -> Composite:
-    a, b, background, rng = start
-    (place,) = _shaken([(0.5, 0.5)], rng)
+def _negation(inputs: _PairInputs) -> Composite:
+    a, b, background, rng = inputs
+    (place,) = _jittered([(0.5, 0.5)], rng)
     first, second = (DENIALS[at] for at in rng.permutation(len(DENIALS))[:2])
-    x, y = _a(a.name), _a(b.name)
+    x, y = _with_article(a.name), _with_article(b.name)
     return Composite(
         "negation",
-        (_on(background, (a.image, place, _LARGE)), _on(background, (b.image, place, _LARGE))),
         (
-            (_denied(x, first, b.name), _denied(x, second, b.name)),
-            (_denied(y, first, a.name), _denied(y, second, a.name)),
+            _paste_on(background, (a.image, place, _LARGE)),
+            _paste_on(background, (b.image, place, _LARGE)),
+        ),
+        (
+            (_negated(x, first, b.name), _negated(x, second, b.name)),
+            (_negated(y, first, a.name), _negated(y, second, a.name)),
         ),
     )
 
 
-KINDS: Mapping[str, Callable[[_Start], Composite]] = {
+KINDS: Mapping[str, Callable[[_PairInputs], Composite]] = {
     "spatial": _spatial,
     "colour": _colour,
     "size": _size,
@@ -242,54 +248,60 @@ KINDS: Mapping[str, Callable[[_Start], Composite]] = {
 }
 
 
-def _two(cutouts: Sequence[Cutout], rng: Generator) -> tuple[Cutout, Cutout]:
-    """Of different names, and neither name within the other: a cup is seen in a coffee cup."""
+def _pick_two(cutouts: Sequence[Cutout], rng: Generator) -> tuple[Cutout, Cutout]:
+    """Draw two objects; neither name contains the other, since a coffee cup is also a cup."""
     a = cutouts[int(rng.integers(len(cutouts)))]
-    others = [one for one in cutouts if one.name not in a.name and a.name not in one.name]
+    others = [
+        cutout for cutout in cutouts if cutout.name not in a.name and a.name not in cutout.name
+    ]
     if not others:
         raise UnbagError(
-            f"no thing to paste beside {_a(a.name)}", expected="cut-outs of two different things"
+            f"no object to paste next to {_with_article(a.name)}",
+            expected="cut-outs of two different objects",
         )
     return a, others[int(rng.integers(len(others)))]
 
 
-def _two_places(rng: Generator) -> list[tuple[float, float]]:
+def _pick_places(rng: Generator) -> list[tuple[float, float]]:
     _, first, second = list(RELATIONS.values())[rng.integers(len(RELATIONS))]
     return [first, second]
 
 
-def _shaken(places: Sequence[tuple[float, float]], rng: Generator) -> list[tuple[float, float]]:
+def _jittered(places: Sequence[tuple[float, float]], rng: Generator) -> list[tuple[float, float]]:
     return [
         (x + rng.uniform(-_JITTER, _JITTER), y + rng.uniform(-_JITTER, _JITTER)) for x, y in places
     ]
 
 
-def _both(first: str, second: str) -> tuple[str, str]:
-    return f"{_a(first)} and {_a(second)}", f"{_a(second)} and {_a(first)}"
+def _both_orders(first: str, second: str) -> tuple[str, str]:
+    return (
+        f"{_with_article(first)} and {_with_article(second)}",
+        f"{_with_article(second)} and {_with_article(first)}",
+    )
 
 
-def _denied(present: str, denial: str, absent: str) -> str:
-    return f"{present} {denial} {absent if denial == 'but no' else _a(absent)}"
+def _negated(present: str, denial: str, absent: str) -> str:
+    return f"{present} {denial} {absent if denial == 'but no' else _with_article(absent)}"
 
 
-def _a(name: str) -> str:
+def _with_article(name: str) -> str:
     return f"an {name}" if name[0] in "aeiou" else f"a {name}"
 
 
 def _background(backgrounds: Sequence[Image], side: int, rng: Generator) -> Image:
-    """The middle square of one of them, or a plain colour."""
+    """Return the centre square of a random background, or a plain colour without backgrounds."""
     from PIL import Image as Images
     from PIL import ImageOps
 
-    level_3 = rng.integers(90, 230, 3).tolist()
+    colour_3 = rng.integers(90, 230, 3).tolist()
     if not backgrounds:
-        return Images.new("RGB", (side, side), (level_3[0], level_3[1], level_3[2]))
+        return Images.new("RGB", (side, side), (colour_3[0], colour_3[1], colour_3[2]))
     return ImageOps.fit(
         backgrounds[int(rng.integers(len(backgrounds)))].convert("RGB"), (side, side)
     )
 
 
-def _on(background: Image, *things: tuple[Image, tuple[float, float], float]) -> Image:
+def _paste_on(background: Image, *things: tuple[Image, tuple[float, float], float]) -> Image:
     from PIL.Image import Resampling
 
     canvas = background.copy()
@@ -297,26 +309,26 @@ def _on(background: Image, *things: tuple[Image, tuple[float, float], float]) ->
     for image, (x, y), share in things:
         scale = share * side / max(image.size)
         size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
-        shown = image.resize(size, Resampling.LANCZOS)
+        resized = image.resize(size, Resampling.LANCZOS)
         corner = round(x * side - size[0] / 2), round(y * side - size[1] / 2)
-        canvas.paste(shown, corner, shown)
+        canvas.paste(resized, corner, resized)
     return canvas
 
 
 def tinted(image: Image, colour: tuple[int, int, int]) -> Image:
-    """A thing in shades of one colour; its light and shadow stay."""
+    """Return the object in shades of one colour, with its light and shadow."""
     from PIL import Image as Images
 
     level_HW4 = np.array(image).astype(np.float64)
     grey_HW = level_HW4[..., :3] @ (0.299, 0.587, 0.114)
-    # From a third of the colour where it was black to the whole of it where it was white.
+    # Black becomes a third of the colour and white the full colour.
     share_HW = 1 / 3 + 2 / 3 * grey_HW / 255
     level_HW4[..., :3] = share_HW[..., None] * np.array(colour)
     return Images.fromarray(level_HW4.round().astype(np.uint8))
 
 
 def vary(image: Image, rng: Generator) -> Image:
-    """Turned by up to 4 degrees, seen slightly from the side, with specks; never flipped."""
+    """Augment: rotate by up to 4 degrees, shift perspective, add noise; never flip."""
     from PIL import Image as Images
     from PIL.Image import Resampling, Transform
 
@@ -334,49 +346,48 @@ def vary(image: Image, rng: Generator) -> Image:
 
 
 def _perspective(size: tuple[int, int], rng: Generator) -> list[float]:
-    """The eight numbers of a map that moves each corner inwards by up to 2.5 % of a side."""
+    """Return the coefficients of a transform that moves corners inwards by up to 2.5 %."""
     width, height = size
     corner_42 = np.array([(0, 0), (width, 0), (width, height), (0, height)], dtype=np.float64)
     inwards_42 = np.array([(1, 1), (-1, 1), (-1, -1), (1, -1)], dtype=np.float64)
     moved_42 = corner_42 + inwards_42 * rng.uniform(0, _SHIFT / 2, (4, 2)) * (width, height)
-    rows, wanted = [], []
+    rows, targets = [], []
     for (x, y), (u, v) in zip(moved_42, corner_42, strict=True):
         rows += [[x, y, 1, 0, 0, 0, -u * x, -u * y], [0, 0, 0, x, y, 1, -v * x, -v * y]]
-        wanted += [u, v]
-    found: list[float] = np.linalg.solve(np.array(rows), np.array(wanted)).tolist()
-    return found
+        targets += [u, v]
+    coefficients: list[float] = np.linalg.solve(np.array(rows), np.array(targets)).tolist()
+    return coefficients
 
 
 def read_cutouts(folder: Path) -> tuple[Cutout, ...]:
-    """All things of a folder, in the order of their file names.
+    """Read all cut-outs of a folder, sorted by file name.
 
-    A thing is called as its file, without numbers at the end: coffee_cup_2.png is a coffee cup.
-    Where an image is transparent around the thing, that is believed; else its background must be
-    plain, of the colour that its border has.
+    An object has the name of its file without numbers at the end: coffee_cup_2.png is a coffee cup.
+    An image needs a transparent background, or a plain one of the colour of its border.
     """
-    found = tuple(cut_out(path) for path in images_in(folder, what="cut-outs"))
-    names = sorted({one.name for one in found})
+    cutouts = tuple(cut_out(path) for path in images_in(folder, what="cut-outs"))
+    names = sorted({cutout.name for cutout in cutouts})
     if len(names) < 2:
         raise UnbagError(
-            f"{folder} shows one sort of thing: {names[0]}",
-            expected="two or more, since a composite shows two things",
-            hint="name each file as a caption should call the thing: cup.png, plate_1.png",
+            f"{folder} contains one kind of object: {names[0]}",
+            expected="two or more, since a composite shows two objects",
+            hint="name each file as captions should call the object: cup.png, plate_1.png",
         )
-    return found
+    return cutouts
 
 
 @dataclass(frozen=True, eq=False)
 class Cutout:
-    """A thing without its background."""
+    """An object without its background."""
 
     name: str
-    """As a caption says it: "coffee cup"."""
+    """As in a caption, such as "coffee cup"."""
     image: Image
-    """RGBA, no larger than the thing."""
+    """RGBA, cropped to the object."""
 
 
 def images_in(folder: Path, *, what: str) -> list[Path]:
-    """Files with the ending of an image, below the folder too."""
+    """List the image files of a folder and its subfolders."""
     paths = sorted(p for p in folder.rglob("*") if p.suffix.lower() in ENDINGS)
     if not paths:
         raise UnbagError(
@@ -388,23 +399,23 @@ def images_in(folder: Path, *, what: str) -> list[Path]:
 
 
 def cut_out(path: Path) -> Cutout:
-    """Cut one thing out of its image; UnbagError where its background is not plain."""
+    """Cut the object out of its image; UnbagError if the background is not plain."""
     from PIL import Image as Images
     from PIL import UnidentifiedImageError
 
     try:
-        with Images.open(path) as opened:
-            image = opened.convert("RGBA")
+        with Images.open(path) as file:
+            image = file.convert("RGBA")
     except (OSError, UnidentifiedImageError, ValueError) as error:
-        raise UnbagError(f"{path} is no image that can be opened: {said_by(error)}") from error
+        raise UnbagError(f"{path} cannot be opened as an image: {said_by(error)}") from error
     level_HW4 = np.array(image)
     if (level_HW4[..., 3] == 255).all():
         level_HW4[..., 3] = np.where(_is_thing(level_HW4[..., :3], path), 255, 0)
     is_there_HW = level_HW4[..., 3] > 127
-    if is_there_HW.mean() < _LEAST:
+    if is_there_HW.mean() < _MIN_SHARE:
         raise UnbagError(
-            f"{path}: no thing is left once its background is taken away",
-            expected=f"a thing that fills at least {_LEAST:.0%} of the image",
+            f"{path}: no object is left after removing the background",
+            expected=f"an object that fills at least {_MIN_SHARE:.0%} of the image",
         )
     row_N, column_N = np.nonzero(is_there_HW)
     box = (int(column_N.min()), int(row_N.min()), int(column_N.max()) + 1, int(row_N.max()) + 1)
@@ -412,18 +423,18 @@ def cut_out(path: Path) -> Cutout:
 
 
 def thing_name(path: Path) -> str:
-    """The words of a file name without numbers at its end."""
+    """Return the words of a file name without numbers at its end."""
     name = " ".join(_NUMBER.sub("", path.stem).replace("_", " ").replace("-", " ").lower().split())
     if not name:
         raise UnbagError(
             f"{path} has no name that a caption could say",
-            expected="the name of the thing, such as cup.png or coffee_cup_2.png",
+            expected="the name of the object, such as cup.png or coffee_cup_2.png",
         )
     return name
 
 
 def _is_thing(level_HW3: IntArray, path: Path) -> BoolArray:
-    """Where the image is not of the colour that its border has."""
+    """Return a mask of the pixels that differ from the colour of the border."""
     edge = (level_HW3[0], level_HW3[-1], level_HW3[:, 0], level_HW3[:, -1])
     border_N3 = np.concatenate(edge).astype(np.int64)
     colour_3 = np.median(border_N3, axis=0)
@@ -432,7 +443,7 @@ def _is_thing(level_HW3: IntArray, path: Path) -> BoolArray:
             f"{path} has no plain background and is not transparent",
             expected=f"a border of one colour, or a PNG with an alpha channel; colours within "
             f"{PLAIN} of 255 levels count as one",
-            hint="cut the thing out with an image editor and save it as RGBA PNG",
+            hint="cut the object out with an image editor and save it as RGBA PNG",
         )
     is_thing_HW: BoolArray = np.abs(level_HW3.astype(np.int64) - colour_3).max(axis=2) > PLAIN
     return is_thing_HW

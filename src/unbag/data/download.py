@@ -1,7 +1,7 @@
 """Download the files of benchmarks to where their loaders look for them.
 
-A download resumes where it broke off, is checked by size and checksum, and only then gets its
-name. Files that are there are never replaced.
+An interrupted download resumes. A file gets its final name after its size and checksum were
+verified. Existing files are never replaced.
 """
 
 from __future__ import annotations
@@ -24,42 +24,42 @@ from unbag.types import Benchmark, Download
 
 @dataclass(frozen=True)
 class Patience:
-    """How long a server is waited for."""
+    """Retries and timeouts."""
 
     attempts: int = 5
-    """In a row without a single new byte."""
+    """Consecutive attempts without new bytes before giving up."""
     timeout: float = 60.0
-    """Seconds of silence."""
+    """Seconds without data before an attempt fails."""
     pause: float = 1.0
-    """Seconds before the second attempt; doubles with each."""
+    """Seconds before the second attempt; doubles with each attempt."""
     sleep: Callable[[float], None] = time.sleep
 
 
 PATIENCE = Patience()
 _NAME_ERRORS = "surrogateescape"
-"""Names in old archives are not always UTF-8; they must come back as they were."""
+"""Names in old archives are not always UTF-8; this error handler restores their bytes."""
 
 
-def wanted(benchmarks: Iterable[Benchmark], *, images: bool) -> tuple[Download, ...]:
-    """What to fetch for these benchmarks, each file once; images only if asked for."""
-    found: dict[str, Download] = {}
+def required_downloads(benchmarks: Iterable[Benchmark], *, images: bool) -> tuple[Download, ...]:
+    """List the downloads of benchmarks, each file once; `images` includes those with images."""
+    downloads: dict[str, Download] = {}
     for benchmark in benchmarks:
         for download in benchmark.downloads:
             if download.has_images and not images:
                 continue
-            known = found.setdefault(download.to, download)
+            known = downloads.setdefault(download.to, download)
             if known.url != download.url:
                 raise UnbagError(
-                    f"{benchmark.name} wants {download.url} as {download.to}, which is "
+                    f"{benchmark.name} needs {download.url} as {download.to}, which is "
                     f"{known.url} for another benchmark",
-                    expected="one source for a file",
-                    hint="fetch them into two data folders",
+                    expected="one source for each file",
+                    hint="download them into two data folders",
                 )
-    return tuple(found.values())
+    return tuple(downloads.values())
 
 
 def is_there(download: Download, data: Path) -> bool:
-    """Whether it looks complete: by name and size, without reading the bytes."""
+    """Return whether a download looks complete, by name and size."""
     target = below(data, download.to)
     if download.unpack:
         return _read_contents(download, data) is not None
@@ -69,13 +69,13 @@ def is_there(download: Download, data: Path) -> bool:
 def obtain(
     download: Download, data: Path, *, task: ProgressBar = unseen, patience: Patience = PATIENCE
 ) -> Obtained:
-    """Fetch, check and unpack one download; an archive is removed once it is unpacked."""
+    """Fetch, verify and unpack one download; an archive is deleted after unpacking."""
     target = below(data, download.to)
     if not download.unpack:
         fetched = fetch(download, target, task=task, patience=patience)
         return Obtained(fetched.sha256, 0, fetched.was_there)
-    if kept := _read_contents(download, data):
-        return Obtained(kept.sha256, len(kept.members), was_there=True)
+    if contents := _read_contents(download, data):
+        return Obtained(contents.sha256, len(contents.members), was_there=True)
     fetched = fetch(download, target, task=task, patience=patience)
     try:
         members = unpack(target, below(data, download.unpack), task=task)
@@ -84,12 +84,12 @@ def obtain(
         raise UnbagError(
             f"{download.url}: {error.message}",
             expected=error.expected,
-            hint="it was removed; run this again to fetch it anew",
+            hint="it was removed; run the command again to download it again",
         ) from error
-    # What it held is written down, so that it can go and is not fetched again.
+    # A list of the members replaces the archive, so that it is not downloaded again.
     path = _contents_path(target)
     temporary = path.with_name(f".{path.name}.part")
-    lines = [fetched.sha256, download.url, *(f"{one.size}\t{one.name}" for one in members)]
+    lines = [fetched.sha256, download.url, *(f"{member.size}\t{member.name}" for member in members)]
     temporary.write_text("\n".join(lines) + "\n", encoding="utf-8", errors=_NAME_ERRORS)
     temporary.replace(path)
     target.unlink()
@@ -101,34 +101,34 @@ class Obtained:
     """The result of one download."""
 
     sha256: str
-    """Of the file, or of the archive it came in."""
+    """Of the file, or of the archive it was unpacked from."""
     members: int
-    """Files unpacked; 0 if it is no archive."""
+    """Number of unpacked files; 0 if the download is not an archive."""
     was_there: bool
 
 
 def below(data: Path, name: str) -> Path:
-    """A place below the data folder; a plug-in may not name one elsewhere."""
+    """Return a path inside the data folder; UnbagError if `name` leads out of it."""
     path = PurePosixPath(name)
     if not path.parts or path.is_absolute() or ".." in path.parts or PureWindowsPath(name).drive:
         raise UnbagError(
             f"a download would go to {name!r}",
-            expected="a place below the data folder",
-            hint="mend the benchmark's downloads",
+            expected="a path inside the data folder",
+            hint="fix the downloads of the benchmark",
         )
     return data / path
 
 
 @dataclass(frozen=True)
 class _Contents:
-    """What an archive held that was removed after unpacking."""
+    """Members of an archive that was deleted after unpacking."""
 
     sha256: str
     members: tuple[Member, ...]
 
 
 def _read_contents(download: Download, data: Path) -> _Contents | None:
-    """What the archive held, if all of it is still there."""
+    """Return the members of an unpacked archive if all of them still exist."""
     try:
         text = _contents_path(below(data, download.to)).read_text(
             encoding="utf-8", errors=_NAME_ERRORS
@@ -139,7 +139,7 @@ def _read_contents(download: Download, data: Path) -> _Contents | None:
         if digest != (download.sha256 or digest) or not members:
             return None
         folder = below(data, download.unpack)
-        is_whole = all((folder / one.name).stat().st_size == one.size for one in members)
+        is_whole = all((folder / member.name).stat().st_size == member.size for member in members)
     except (OSError, ValueError):
         return None
     return _Contents(digest, members) if is_whole else None
@@ -152,33 +152,33 @@ def _contents_path(target: Path) -> Path:
 def fetch(
     download: Download, target: Path, *, task: ProgressBar = unseen, patience: Patience = PATIENCE
 ) -> Fetched:
-    """Fetch one file; nothing is asked of the server if the right one is there already.
+    """Fetch one file; without a request if the right file exists.
 
-    Whatever stops it, NAME.part keeps the bytes that came, and the next call resumes from there.
+    If it is interrupted, NAME.part keeps the bytes received, and the next call resumes from there.
     """
     check_address(download.url)
     if target.exists():
-        return _there(download, target, task)
+        return _check_existing(download, target, task)
     part = PartialFile(target, download.url)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with part.locked():
-            digest = _checked(part, download, task, patience)
+            digest = _fetch_checked(part, download, task, patience)
             size = part.size
             part.finish()
     except OSError as error:
-        # Those of the network became errors of their own where they happened.
+        # Network errors are not OSErrors here: `http` converts them.
         raise UnbagError(
             f"cannot write {target}: {error.strerror or error}",
-            expected="a folder that can be written, with room",
-            hint="free some room or mend the rights, then run this again: it goes on from there",
+            expected="a writable folder with enough disk space",
+            hint="free disk space or fix the permissions, then run the command again to resume",
         ) from error
     return Fetched(target, size, digest, was_there=False)
 
 
 @dataclass(frozen=True)
 class Fetched:
-    """A file that is there and checked."""
+    """A file that exists and was verified."""
 
     path: Path
     size: int
@@ -187,60 +187,64 @@ class Fetched:
 
 
 class UnreachableError(UnbagError):
-    """A server that did not answer however long it was waited for."""
+    """The server did not answer after all attempts."""
 
 
 def matches(download: Download, path: Path, *, task: ProgressBar = unseen) -> bool:
-    """Whether a file has the size and checksum that are known of it."""
+    """Return whether a file has the expected size and checksum, as far as they are known."""
     if not path.is_file() or (download.size and path.stat().st_size != download.size):
         return False
     return not download.sha256 or digest_of(path, task) == download.sha256
 
 
 def digest_of(path: Path, task: ProgressBar = unseen) -> str:
-    """The sha256 of a file."""
-    found = sha256()
+    """Return the sha256 of a file."""
+    digest = sha256()
     with task(f"check {path.name}", path.stat().st_size) as advance, path.open("rb") as file:
         while chunk := file.read(CHUNK):
-            found.update(chunk)
+            digest.update(chunk)
             advance(len(chunk))
-    return found.hexdigest()
+    return digest.hexdigest()
 
 
-def _there(download: Download, target: Path, task: ProgressBar) -> Fetched:
-    """Check a file that exists; it is never replaced, since it may be another release."""
+def _check_existing(download: Download, target: Path, task: ProgressBar) -> Fetched:
+    """Verify an existing file; it is never replaced, since it may be another release."""
     if not matches(download, target, task=task):
-        found = f"sha256 {digest_of(target)}" if target.is_file() else "it is no file"
+        actual = f"sha256 {digest_of(target)}" if target.is_file() else "it is not a file"
         raise UnbagError(
-            f"{target} is there and is not the file at {download.url}: {found}",
+            f"{target} exists and differs from the file at {download.url}: {actual}",
             expected=_expected(download),
-            hint="move it away if it is not meant to be another release, then run this again",
+            hint="move it away unless it is another release on purpose, then run the command again",
         )
     size = target.stat().st_size
     return Fetched(target, size, download.sha256 or digest_of(target, task), was_there=True)
 
 
-def _checked(part: PartialFile, download: Download, task: ProgressBar, patience: Patience) -> str:
-    """Complete the part; its sha256 if it is right, else an error and no part."""
+def _fetch_checked(
+    part: PartialFile, download: Download, task: ProgressBar, patience: Patience
+) -> str:
+    """Complete the partial file and return its sha256; UnbagError if size or checksum differ."""
     while True:
-        is_pieced = _complete(part, download, task, patience)
+        is_pieced = _receive_all(part, download, task, patience)
         digest, size = digest_of(part.path, task), part.size
         wrong_size = bool(download.size) and size != download.size
         if not wrong_size and digest == (download.sha256 or digest):
             return digest
         part.discard()
-        # Pieces of two calls may be of two versions: the whole at once is the fair test.
+        # Pieces may be of two versions, so fetch the whole file at once before failing.
         if not is_pieced:
             raise UnbagError(
                 f"{download.url} gave a wrong file of {size:,} bytes: sha256 {digest}",
                 expected=_expected(download),
                 hint="it was removed; try again, and if it stays so the authors changed the "
-                "file: see their page, and put the release you want there by hand",
+                "file: see their page, and put the release you need there by hand",
             )
 
 
-def _complete(part: PartialFile, download: Download, task: ProgressBar, patience: Patience) -> bool:
-    """Ask until everything has come; whether it came in more than one piece."""
+def _receive_all(
+    part: PartialFile, download: Download, task: ProgressBar, patience: Patience
+) -> bool:
+    """Request until the file is complete; return whether it came in more than one piece."""
     is_pieced = part.size > 0
     failures = 0
     while not (download.size and part.size == download.size):
@@ -253,21 +257,21 @@ def _complete(part: PartialFile, download: Download, task: ProgressBar, patience
             failures = 0 if part.size > before else failures + 1
             if failures >= patience.attempts:
                 size = part.size
-                kept = f"; {readable(size)} are kept in {part.path}" if size else ""
+                saved = f"; {readable(size)} are saved in {part.path}" if size else ""
                 raise UnreachableError(
                     f"{download.url}: {error.what}, {failures} times",
                     expected="a server that answers",
-                    hint=f"run this again later{kept}",
+                    hint=f"run this again later{saved}",
                 ) from error
             patience.sleep(max(error.wait, patience.pause * 2 ** max(failures - 1, 0)))
     return is_pieced
 
 
 def _receive(part: PartialFile, download: Download, task: ProgressBar, timeout: float) -> None:
-    """Ask once and append what the server sends to the part."""
+    """Send one request and append the response to the partial file."""
     if download.size and part.size > download.size:
         part.discard()
-    # Without a mark or a checksum nothing would tell that the file changed in between.
+    # Without a version or a checksum, a change of the file between requests would go unnoticed.
     start = part.size if part.mark or download.sha256 else 0
     try:
         with ask(download.url, start=start, mark=part.mark, timeout=timeout) as answer:
@@ -278,7 +282,7 @@ def _receive(part: PartialFile, download: Download, task: ProgressBar, timeout: 
                     expected=_expected(download),
                     hint="the authors changed the file: see their page, and put it there by hand",
                 )
-            # The part must end where the answer begins.
+            # The partial file must end where the response begins.
             is_same = not (answer.mark and part.mark) or answer.mark == part.mark
             if answer.start == 0:
                 part.begin(answer.mark)
@@ -304,7 +308,7 @@ def _append(part: PartialFile, download: Download, answer: HttpAnswer, task: Pro
             position += len(chunk)
             advance(len(chunk))
             if download.size and position > download.size:
-                return  # Too much already; the check of the size says so.
+                return  # Too long; the size check reports it.
 
 
 def _expected(download: Download) -> str:
@@ -315,14 +319,14 @@ def _expected(download: Download) -> str:
 
 @dataclass(frozen=True)
 class PartialFile:
-    """NAME.part beside the file to be, and NAME.part.version with the server's mark of it."""
+    """NAME.part next to the target file, and NAME.part.version with the server's version mark."""
 
     target: Path
     url: str
 
     @property
     def path(self) -> Path:
-        """The bytes."""
+        """Path of the partial file."""
         return self.target.with_name(f"{self.target.name}.part")
 
     @property
@@ -331,12 +335,12 @@ class PartialFile:
 
     @property
     def size(self) -> int:
-        """Bytes so far."""
+        """Bytes received so far."""
         return self.path.stat().st_size if self.path.exists() else 0
 
     @property
     def mark(self) -> str:
-        """The mark the server gave with these bytes; empty if it gave none."""
+        """The server's mark of this version (ETag or date); empty if it gave none."""
         try:
             url, _, mark = self._version.read_text(encoding="utf-8").partition("\n")
         except (OSError, UnicodeDecodeError):
@@ -344,18 +348,18 @@ class PartialFile:
         return mark.strip() if url == self.url else ""
 
     def begin(self, mark: str) -> None:
-        """Forget what there is; the next bytes are those of version `mark`."""
+        """Start over with version `mark`."""
         self.discard()
         self._version.write_text(f"{self.url}\n{mark}\n", encoding="utf-8")
 
     def discard(self) -> None:
-        """Throw the bytes away. The emptied file stays, since the lock hangs on it."""
+        """Delete the bytes. The empty file stays, since it carries the lock."""
         if self.path.exists():
             os.truncate(self.path, 0)
         self._version.unlink(missing_ok=True)
 
     def finish(self) -> None:
-        """Give the whole file its name, in one step."""
+        """Rename the complete file to its target name."""
         with self.path.open("rb+") as file:
             os.fsync(file.fileno())
         self.path.replace(self.target)
@@ -363,14 +367,14 @@ class PartialFile:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Only one process may fetch a file; the system drops the lock if that process dies."""
+        """Lock the file for one process; the system releases the lock if that process dies."""
         with self.path.open("ab") as file:
-            # Where files cannot be locked, the checksum still tells a mixed file.
+            # Where files cannot be locked, the checksum still detects a mixed file.
             lock_file(
                 file,
                 UnbagError(
                     f"another process is fetching {self.target}",
-                    expected="one process for a file",
+                    expected="one process per file",
                     hint="wait for it, or stop it",
                 ),
             )

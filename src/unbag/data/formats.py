@@ -1,8 +1,8 @@
-"""Captions in JSON lines, in COCO's or Karpathy's JSON, in TSV and CSV: read, written with edits.
+"""Read captions from JSON lines, COCO's or Karpathy's JSON, TSV and CSV, and write their edits.
 
-A JSON file of COCO's kind is one value, so it is read whole; all other forms are streamed. In a
-TSV a line is a row. Many are written without quoting, so that a quotation mark may begin a caption
-and mean nothing; others by `csv` or pandas, with quotes around some cells.
+COCO's JSON is one value and is read as a whole; all other formats are streamed. In a TSV each line
+is a row. Many TSVs are unquoted, so that a caption may begin with a literal quotation mark; others
+are written by `csv` or pandas, with quotes around some cells.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from unbag.data.captions import (
     caption_field,
     captions_at,
     captions_in,
-    check_wanted,
+    check_edits_allowed,
     edit_cells,
     edit_fields,
     edited_record,
@@ -48,13 +48,13 @@ from unbag.errors import UnbagError
 from unbag.types.json import JsonObject, is_whole_text, read_field
 
 IMAGE_FIELDS = ("image", "filepath", "url", "file_name", "filename")
-"""Fields that can name the image."""
+"""Fields that can hold the image path."""
 _SEPARATORS = {"tsv": "\t", "csv": ","}
 _OURS = ("id", "image", "caption", "captions", EDITS, SKIPPED)
 
 
 def read_json_lines(source: Source, bad: Bad) -> Iterator[Entry]:
-    """One entry an image: lines that follow each other with the same image are one."""
+    """Yield one entry per image; consecutive lines with the same image are merged."""
 
     def entry(line: tuple[int, bytes]) -> Entry:
         number, raw = line
@@ -67,34 +67,34 @@ def read_json_lines(source: Source, bad: Bad) -> Iterator[Entry]:
 
 
 def write_json_lines(pairs: EditedEntries, path: Path) -> None:
-    """One line a caption, with the other fields that its line had."""
+    """Write one line per caption, with the other fields of its original line."""
     with path.open("w", encoding="utf-8") as file:
         for pair in pairs:
-            for rest, one in pair.rows():
-                said = edited_record(one, pair.entry.image)
+            for rest, edited in pair.rows():
+                record = edited_record(edited, pair.entry.image)
                 if isinstance(rest, dict):
-                    said |= rest
-                file.write(json_line(said) + "\n")
+                    record |= rest
+                file.write(json_line(record) + "\n")
 
 
-def entry_of(said: dict[str, object], number: int, where: str, source: Source) -> Entry:
-    """A record as an entry; without an id the number stands for it."""
-    if EDITS in said:
-        check_wanted(source, where)
-    found = captions_in(said, source.caption_column, where)
-    name = name_in(said, ("id",), where)
-    wanted = (source.image_column,) if source.image_column else IMAGE_FIELDS
-    image = name_in(said, wanted, where)
-    captions = captions_at(found, name or str(number), where)
+def entry_of(record: dict[str, object], number: int, where: str, source: Source) -> Entry:
+    """Return a record as an entry; without an id field, `number` is the id."""
+    if EDITS in record:
+        check_edits_allowed(source, where)
+    texts = captions_in(record, source.caption_column, where)
+    name = name_in(record, ("id",), where)
+    fields = (source.image_column,) if source.image_column else IMAGE_FIELDS
+    image = name_in(record, fields, where)
+    captions = captions_at(texts, name or str(number), where)
     dropped = {*_OURS, source.caption_column}
-    rest = {key: value for key, value in said.items() if key not in dropped}
-    many = None if isinstance(found, str) else len(captions)
-    edits = edits_in(said[EDITS], many, where) if EDITS in said else ()
+    rest = {key: value for key, value in record.items() if key not in dropped}
+    count = None if isinstance(texts, str) else len(captions)
+    edits = edits_in(record[EDITS], count, where) if EDITS in record else ()
     return Entry(image, captions, (rest,) * len(captions), edits)
 
 
 def read_coco(source: Source, bad: Bad) -> Iterator[Entry]:
-    """Captions of one image are one entry, wherever they stand, unless they are very many."""
+    """Yield one entry per image, up to MOST_TOGETHER captions, wherever its captions are."""
     document = _document(source)
     names = _names_of_images(document, source)
     noun = "record"
@@ -102,22 +102,22 @@ def read_coco(source: Source, bad: Bad) -> Iterator[Entry]:
         noun = "annotation" if "annotations" in document else "image"
 
     def read(record: tuple[int, object]) -> Entry:
-        at, said = record
+        at, value = record
         where = f"{source.name}, {noun} {at}"
-        if not isinstance(said, dict):
-            raise UnbagError(f"{where} is {type(said).__name__}", expected="an object")
-        entry = _coco_entry(said, at, where, source, names)
+        if not isinstance(value, dict):
+            raise UnbagError(f"{where} is {type(value).__name__}", expected="an object")
+        entry = _coco_entry(value, at, where, source, names)
         return replace(entry, rest=(at,) * len(entry.captions))
 
-    found: dict[object, list[Entry]] = {}
+    by_image: dict[object, list[Entry]] = {}
     records = enumerate(_caption_objects(document, source))
     for at, entry in enumerate(read_entries(records, read, bad)):
-        found.setdefault(entry.image or at, []).append(entry)
-    yield from together(entry for entries in found.values() for entry in entries)
+        by_image.setdefault(entry.image or at, []).append(entry)
+    yield from together(entry for entries in by_image.values() for entry in entries)
 
 
 def write_coco(pairs: EditedEntries, path: Path) -> None:
-    """The whole file, with the field `edits` beside every caption that was read."""
+    """Write the whole file, with a field `edits` next to every caption that was read."""
     document = _document(pairs.source)
     places = _caption_objects(document)
     for pair in pairs:
@@ -132,69 +132,77 @@ def _document(source: Source) -> object:
     try:
         return json_value(raw, source.name)
     except UnbagError as error:
-        lines = "if it holds one record a line, say --captions-format jsonl"
+        lines = "if it has one record per line, give --captions-format jsonl"
         raise UnbagError(error.message, expected=error.expected, hint=lines) from error
 
 
 def _coco_entry(
-    said: JsonObject, at: int, where: str, source: Source, names: JsonObject | None
+    record: JsonObject, at: int, where: str, source: Source, names: JsonObject | None
 ) -> Entry:
-    if EDITS in said:
-        check_wanted(source, where)
+    if EDITS in record:
+        check_edits_allowed(source, where)
     if names is None:
-        if "sentences" not in said:
-            return entry_of(said, at, where, source)
-        return _karpathy(said, at, where, source)
-    text = read_field(said, "caption", str, where)
-    if "image_id" not in said or str(said["image_id"]) not in names:
+        if "sentences" not in record:
+            return entry_of(record, at, where, source)
+        return _karpathy(record, at, where, source)
+    text = read_field(record, "caption", str, where)
+    if "image_id" not in record or str(record["image_id"]) not in names:
         raise UnbagError(
-            f"{where}: image_id is {said.get('image_id')!r}, which is not among the images",
+            f"{where}: image_id is {record.get('image_id')!r}, which is not among the images",
             expected="the id of an image of this file",
         )
-    image = str(names[str(said["image_id"])])
-    edits = edits_in(said[EDITS], None, where) if EDITS in said else ()
-    caption = CaptionAt(name_in(said, ("id",), where) or str(at), text, where)
+    image = str(names[str(record["image_id"])])
+    edits = edits_in(record[EDITS], None, where) if EDITS in record else ()
+    caption = CaptionAt(name_in(record, ("id",), where) or str(at), text, where)
     return Entry(image, (caption,), edits=edits)
 
 
-def _karpathy(said: JsonObject, at: int, where: str, source: Source) -> Entry:
-    sentences = said["sentences"]
-    if not isinstance(sentences, list) or not all(isinstance(one, dict) for one in sentences):
-        raise UnbagError(f"{where}: sentences is no list of objects", expected="a list of objects")
+def _karpathy(record: JsonObject, at: int, where: str, source: Source) -> Entry:
+    sentences = record["sentences"]
+    if not isinstance(sentences, list) or not all(
+        isinstance(sentence, dict) for sentence in sentences
+    ):
+        raise UnbagError(
+            f"{where}: sentences is not a list of objects", expected="a list of objects"
+        )
     captions = []
     edits: Edits = ()
-    for number, one in enumerate(sentences):
-        if EDITS in one:
-            check_wanted(source, where)
-            edits += ((),) * (number - len(edits)) + edits_in(one[EDITS], None, where)
-        name = name_in(one, ("sentid",), where) or f"{at}#{number}"
-        captions.append(CaptionAt(name, read_field(one, "raw", str, where), where))
+    for number, sentence in enumerate(sentences):
+        if EDITS in sentence:
+            check_edits_allowed(source, where)
+            edits += ((),) * (number - len(edits)) + edits_in(sentence[EDITS], None, where)
+        name = name_in(sentence, ("sentid",), where) or f"{at}#{number}"
+        captions.append(CaptionAt(name, read_field(sentence, "raw", str, where), where))
     if edits:
         edits += ((),) * (len(captions) - len(edits))
-    return Entry(name_in(said, IMAGE_FIELDS, where), tuple(captions), edits=edits)
+    return Entry(name_in(record, IMAGE_FIELDS, where), tuple(captions), edits=edits)
 
 
 def _names_of_images(document: object, source: Source) -> JsonObject | None:
-    """Of COCO's form: id to file name. None in other forms."""
+    """Return the file name of each image id in COCO's format; None in other formats."""
     if not isinstance(document, dict) or "annotations" not in document:
         return None
     images = document.get("images", [])
-    if not isinstance(images, list) or not all(isinstance(one, dict) for one in images):
-        raise UnbagError(f"{source.name}: images is no list of objects", expected="COCO's form")
+    if not isinstance(images, list) or not all(isinstance(image, dict) for image in images):
+        raise UnbagError(
+            f"{source.name}: images is not a list of objects", expected="COCO's format"
+        )
     return {
-        str(one.get("id")): one.get("file_name") or one.get("coco_url") or str(one.get("id"))
-        for one in images
+        str(image.get("id")): image.get("file_name")
+        or image.get("coco_url")
+        or str(image.get("id"))
+        for image in images
     }
 
 
 def _caption_objects(document: object, source: Source | None = None) -> list[object]:
-    """The objects that captions stand in, in order."""
+    """Return the objects that contain captions, in order."""
     if isinstance(document, dict):
         document = document.get("annotations", document.get("images"))
     if not isinstance(document, list):
         name = source.name if source else "the file"
         raise UnbagError(
-            f"{name} is no collection of captions",
+            f"{name} is not a caption file",
             expected='COCO\'s {"images", "annotations"}, Karpathy\'s {"images"} with sentences, '
             'or a list of {"image", "caption"}',
         )
@@ -202,61 +210,61 @@ def _caption_objects(document: object, source: Source | None = None) -> list[obj
 
 
 def _put_edits(pair: EditedEntry, places: list[object], column: str) -> None:
-    """Edits beside the captions; a list of captions gets a list of lists."""
+    """Put the edits next to their captions; a list of captions gets a list of lists."""
     by_place: dict[object, list[dict[str, object]]] = {}
-    for place, one in pair.rows():
-        by_place.setdefault(place, []).append(edit_fields(one))
-    for place, several in by_place.items():
+    for place, edited in pair.rows():
+        by_place.setdefault(place, []).append(edit_fields(edited))
+    for place, fields_of in by_place.items():
         assert isinstance(place, int)
-        said = places[place]
-        assert isinstance(said, dict)
-        if "sentences" in said:
-            for sentence, came in zip(said["sentences"], several, strict=True):
-                sentence |= came
-        elif isinstance(said.get(caption_field(said, column)), list):
-            said[EDITS] = [came[EDITS] for came in several]
-            if any("skipped" in came for came in several):
-                said["skipped"] = [came.get("skipped", "") for came in several]
+        record = places[place]
+        assert isinstance(record, dict)
+        if "sentences" in record:
+            for sentence, fields in zip(record["sentences"], fields_of, strict=True):
+                sentence |= fields
+        elif isinstance(record.get(caption_field(record, column)), list):
+            record[EDITS] = [fields[EDITS] for fields in fields_of]
+            if any("skipped" in fields for fields in fields_of):
+                record["skipped"] = [fields.get("skipped", "") for fields in fields_of]
         else:
-            said |= several[0]
+            record |= fields_of[0]
 
 
 def read_table(source: Source, bad: Bad) -> Iterator[Entry]:
-    """One entry an image: rows that follow each other with the same image are one."""
+    """Yield one entry per image; consecutive rows with the same image are merged."""
     with source.opened() as file:
         rows = _TableRows(file, source)
         flow = iter(rows)
         columns = _table_columns(flow, source)
-        # Without a header line the first row is a caption; if it is broken, reading stops.
+        # Without a header, the first row holds a caption; reading stops if it is malformed.
         head = [] if columns.header else [_table_entry(columns.first, columns, rows.where)]
         others = read_entries(flow, lambda row: _table_entry(row, columns, rows.where), bad)
         yield from together(chain(head, others))
 
 
-def _table_entry(found: list[str] | UnbagError, columns: _TableColumns, where: str) -> Entry:
-    if isinstance(found, UnbagError):
-        raise found
-    if len(found) != columns.width:
+def _table_entry(cells: list[str] | UnbagError, columns: _TableColumns, where: str) -> Entry:
+    if isinstance(cells, UnbagError):
+        raise cells
+    if len(cells) != columns.width:
         raise UnbagError(
-            f"{where} has {len(found)} columns", expected=f"{columns.width}, as in the first line"
+            f"{where} has {len(cells)} columns", expected=f"{columns.width}, as in the first line"
         )
-    if not is_whole_text("".join(found)):
+    if not is_whole_text("".join(cells)):
         raise UnbagError(f"{where} is not UTF-8", expected="text in UTF-8")
     number = where.rpartition(" ")[2]
-    name = (found[columns.id] if columns.id >= 0 else "") or number
-    image = found[columns.image] if columns.image >= 0 else ""
-    edits = edits_in_cell(found[columns.edits], None, where) if columns.edits >= 0 else ()
-    return Entry(image, (CaptionAt(name, found[columns.caption], where),), (found,), edits)
+    name = (cells[columns.id] if columns.id >= 0 else "") or number
+    image = cells[columns.image] if columns.image >= 0 else ""
+    edits = edits_in_cell(cells[columns.edits], None, where) if columns.edits >= 0 else ()
+    return Entry(image, (CaptionAt(name, cells[columns.caption], where),), (cells,), edits)
 
 
 @dataclass(frozen=True)
 class _TableColumns:
-    """Where in a row things stand; -1 where they do not."""
+    """Positions of the fields in a row; -1 for absent columns."""
 
     first: list[str]
     """The first row."""
     header: tuple[str, ...]
-    """Empty in a table without one."""
+    """Empty in a table without a header."""
     width: int
     caption: int
     image: int
@@ -265,7 +273,7 @@ class _TableColumns:
 
 
 def _table_columns(flow: Iterator[list[str] | UnbagError], source: Source) -> _TableColumns:
-    """Read the first row, which is a header or says how many columns there are."""
+    """Read the first row: the header, or in a table without one the number of columns."""
     first = next(flow, [])
     if isinstance(first, UnbagError):
         raise first
@@ -285,7 +293,7 @@ def _table_columns(flow: Iterator[list[str] | UnbagError], source: Source) -> _T
 
 
 def write_table(pairs: EditedEntries, path: Path, *, form: str) -> None:
-    """Write a table: for "tsv" with tabs between the columns, for "csv" with commas."""
+    """Write a table: "tsv" is separated by tabs, "csv" by commas."""
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, delimiter=_SEPARATORS[form], lineterminator="\n")
         if pairs.source.form in _SEPARATORS:
@@ -295,9 +303,9 @@ def write_table(pairs: EditedEntries, path: Path, *, form: str) -> None:
             if header:
                 writer.writerow((*header, EDITS, SKIPPED))
             for pair in pairs:
-                for rest, one in pair.rows():
+                for rest, edited in pair.rows():
                     assert isinstance(rest, list)
-                    writer.writerow([*rest, *edit_cells([one], is_list=False)])
+                    writer.writerow([*rest, *edit_cells([edited], is_list=False)])
         else:
             writer.writerow(COLUMNS)
             for pair in pairs:
@@ -305,10 +313,10 @@ def write_table(pairs: EditedEntries, path: Path, *, form: str) -> None:
 
 
 class _TableRows:
-    """Rows of a file, with the lines they stand on."""
+    """Rows of a file, with their line numbers."""
 
     def __init__(self, file: BinaryIO, source: Source) -> None:
-        # Bytes that are not UTF-8 are kept apart and refused row by row: a row may span lines.
+        # Invalid UTF-8 is decoded reversibly and rejected per row, since a row may span lines.
         lines = (raw.decode("utf-8", "surrogateescape") for raw in file)
         self.reader = _TsvLines(lines) if source.form == "tsv" else csv.reader(lines, strict=True)
         self.name = source.name
@@ -317,17 +325,17 @@ class _TableRows:
     def __iter__(self) -> Iterator[list[str] | UnbagError]:
         while True:
             first = self.reader.line_num + 1
-            found: list[str] | UnbagError
+            row: list[str] | UnbagError
             try:
-                found = next(self.reader)
+                row = next(self.reader)
             except StopIteration:
                 return
             except csv.Error as error:
                 self.where = self._place(first)
-                found = UnbagError(f"{self.where}: {error}", expected="closed quotes around a cell")
+                row = UnbagError(f"{self.where}: {error}", expected="closed quotes around a cell")
             self.where = self._place(first)
-            if isinstance(found, UnbagError) or found:
-                yield found
+            if isinstance(row, UnbagError) or row:
+                yield row
 
     def _place(self, first: int) -> str:
         last = self.reader.line_num
@@ -336,7 +344,7 @@ class _TableRows:
 
 
 class _TsvLines:
-    """Rows of a TSV, each from one line; the first says how many cells a row has."""
+    """Rows of a TSV, one per line; the first row determines the number of cells."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self.lines = iter(lines)
@@ -352,7 +360,7 @@ class _TsvLines:
         self.width = self.width or len(cells)
         if len(cells) == self.width:
             return [_unquoted(cell) for cell in cells]
-        # Quotes around a cell may explain why there are too many tabs.
+        # Extra tabs may be inside a quoted cell.
         try:
             [quoted] = csv.reader([line], delimiter="\t", strict=True)
         except (csv.Error, ValueError):
@@ -361,7 +369,7 @@ class _TsvLines:
 
 
 def _unquoted(cell: str) -> str:
-    """Only quotes that `csv` would have written: on both sides, and doubled inside."""
+    """Remove quotes that `csv` would have written: on both sides, and doubled inside."""
     inside = cell[1:-1]
     is_quoted = len(cell) > 1 and cell[0] == cell[-1] == '"'
     return inside.replace('""', '"') if is_quoted and '"' not in inside.replace('""', "") else cell

@@ -1,4 +1,4 @@
-"""One HTTP request for a file or the rest of it: from which byte on, of how many, which version."""
+"""Request a file, or the rest of it from a given byte, over HTTP."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from unbag.version import __version__
 CHUNK = 1 << 18
 LONGEST_WAIT = 120.0
 _MAY_PASS = frozenset({408, 425, 429, 500, 502, 503, 504})
-"""Answers that may be another one a moment later."""
+"""Status codes that are worth a retry."""
 
 
 @contextmanager
 def ask(url: str, *, start: int, mark: str, timeout: float) -> Iterator[HttpAnswer]:
-    """Ask for a file from byte `start` on, if it is still the version of `mark`.
+    """Request a file from byte `start` on, if it still has the version `mark`.
 
-    Proxies are those of the environment (https_proxy, no_proxy ...).
+    Proxies are taken from the environment (https_proxy, no_proxy ...).
     """
     check_address(url)
-    # Bytes must be those of the file, so that they can be counted and resumed.
+    # No compression, so that bytes can be counted and resumed.
     headers = {"User-Agent": f"unbag/{__version__}", "Accept-Encoding": "identity"}
     if start:
         headers["Range"] = f"bytes={start}-"
@@ -47,61 +47,61 @@ def ask(url: str, *, start: int, mark: str, timeout: float) -> Iterator[HttpAnsw
 
 
 def check_address(url: str) -> None:
-    """Only the web is asked: an address of a plug-in must not read this machine's files."""
+    """Accept only http and https: an address in a plug-in must not read local files."""
     if urlsplit(url).scheme not in ("http", "https"):
         raise UnbagError(
-            f"{url!r} cannot be fetched",
+            f"{url!r} cannot be downloaded",
             expected="an address that begins with https:// or http://",
-            hint="put the file there by hand",
+            hint="download the file by hand",
         )
 
 
 @dataclass(frozen=True)
 class HttpAnswer:
-    """A server's answer, its body not yet read."""
+    """A response whose body is not read yet."""
 
     response: HTTPResponse
     start: int
-    """The first byte it sends."""
+    """Position of the first byte it sends."""
     total: int | None
-    """Bytes of the whole file, if the server says so."""
+    """Size of the whole file in bytes, if known."""
     mark: str
-    """What tells this version of the file from another; empty if the server gives nothing."""
+    """Identifies this version of the file (ETag or date); empty if the server gives none."""
 
     def chunks(self) -> Iterator[bytes]:
-        """The body, piece by piece as it comes; BrokenError where it ends too early."""
+        """Yield the body in pieces; BrokenError if it ends too early."""
         position = self.start
         try:
             while chunk := self.response.read1(CHUNK):
                 position += len(chunk)
                 yield chunk
         except (HTTPException, OSError) as error:
-            raise BrokenError(f"the connection broke ({_shown(error)})") from error
+            raise BrokenError(f"the connection was lost ({_error_text(error)})") from error
         if self.total is not None and position < self.total:
             raise BrokenError(f"the connection ended after {position:,} of {self.total:,} bytes")
 
 
 class BrokenError(Exception):
-    """The connection did not hold, or the server is busy: worth another try."""
+    """The connection failed or the server is busy; the request can be retried."""
 
     def __init__(self, what: str, *, wait: float = 0.0) -> None:
-        """Say what happened, and how long the server asks to wait."""
+        """Store the reason and the seconds that the server asks to wait."""
         self.what = what
         self.wait = wait
         super().__init__(what)
 
 
 class BeyondTheEndError(Exception):
-    """The server has nothing from the asked byte on (416)."""
+    """The requested position lies beyond the end of the file (status 416)."""
 
     def __init__(self, total: int | None) -> None:
-        """Keep the size of the whole file, if the server names it."""
+        """Store the size of the whole file, if the server reports it."""
         self.total = total
         super().__init__(total)
 
 
 class _Redirects(HTTPRedirectHandler):
-    """Follows redirects over the web only, and never from https back to http."""
+    """Follow redirects to http and https only, and never from https to http."""
 
     def redirect_request(
         self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
@@ -109,9 +109,9 @@ class _Redirects(HTTPRedirectHandler):
         check_address(newurl)
         if req.type == "https" and urlsplit(newurl).scheme != "https":
             raise UnbagError(
-                f"{req.full_url} leads to {newurl}",
-                expected="an address that stays encrypted",
-                hint="fetch it by hand if you trust that server",
+                f"{req.full_url} redirects to {newurl}",
+                expected="an encrypted address (https)",
+                hint="download it by hand if you trust that server",
             )
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
@@ -120,22 +120,22 @@ def _read_head(url: str, response: HTTPResponse) -> HttpAnswer:
     headers = response.headers
     if headers.get("Content-Encoding", "identity") != "identity":
         raise UnbagError(
-            f"{url} is sent as {headers['Content-Encoding']}, which was not asked for",
+            f"{url} is sent as {headers['Content-Encoding']}, which was not requested",
             expected="the bytes of the file",
-            hint="fetch it by hand",
+            hint="download it by hand",
         )
     if headers.get_content_type() == "text/html" and not url.endswith((".html", ".htm")):
         raise UnbagError(
             f"{url} answered with a web page",
             expected="the file itself",
-            hint="open the address in a browser: it may want a click, or have moved",
+            hint="open the address in a browser: it may need a click, or have moved",
         )
     start, total = 0, _length(headers.get("Content-Length"))
     if response.status == 206:
-        found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", headers.get("Content-Range", ""))
-        if not found:
-            raise BrokenError("the server sends a part and does not say which")
-        start, total = int(found[1]), _length(found[2])
+        match = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", headers.get("Content-Range", ""))
+        if not match:
+            raise BrokenError("the server sends a part of the file and does not say which")
+        start, total = int(match[1]), _length(match[2])
     # A strong ETag, or the date of the last change; a weak ETag does not promise equal bytes.
     tag: str = headers.get("ETag", "")
     changed: str = headers.get("Last-Modified", "")
@@ -144,8 +144,8 @@ def _read_head(url: str, response: HTTPResponse) -> HttpAnswer:
 
 def _refused(url: str, error: HTTPError) -> Exception:
     if error.code == 416:
-        found = re.fullmatch(r"bytes \*/(\d+)", error.headers.get("Content-Range", ""))
-        return BeyondTheEndError(int(found[1]) if found else None)
+        match = re.fullmatch(r"bytes \*/(\d+)", error.headers.get("Content-Range", ""))
+        return BeyondTheEndError(int(match[1]) if match else None)
     if error.code in _MAY_PASS:
         wait = error.headers.get("Retry-After", "")
         seconds = min(float(wait), LONGEST_WAIT) if wait.isdigit() else 0.0
@@ -153,7 +153,7 @@ def _refused(url: str, error: HTTPError) -> Exception:
     return UnbagError(
         f"{url} answered {error.code} {error.reason}",
         expected="the file",
-        hint="it may have moved or want an account: see the page of the data set",
+        hint="it may have moved or need an account: see the page of the dataset",
     )
 
 
@@ -162,13 +162,13 @@ def _unreachable(url: str, error: Exception) -> Exception:
     if isinstance(reason, ssl.SSLCertVerificationError):
         return UnbagError(
             f"the certificate of {url} is not trusted: {reason.verify_message}",
-            expected="a server that is who it says",
-            hint="check the clock and the certificates of this machine, and its proxy",
+            expected="a valid certificate",
+            hint="check the clock, the certificates and the proxy of this machine",
         )
-    return BrokenError(f"the server cannot be reached ({_shown(reason)})")
+    return BrokenError(f"the server cannot be reached ({_error_text(reason)})")
 
 
-def _shown(error: object) -> str:
+def _error_text(error: object) -> str:
     return str(error) or type(error).__name__
 
 

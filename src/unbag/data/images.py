@@ -1,9 +1,9 @@
-"""Images from files, from pixels and from parts of files, opened late and known by content.
+"""Images from files, pixels and parts of files, opened lazily and identified by content.
 
-A file becomes the RGB that public benchmark code sees (Pillow's `convert`): alpha is dropped,
-not blended; the first frame of an animation counts; pixels stay as they are stored, whatever
-EXIF says of the camera, because official numbers and crop boxes are made that way. One thing
-differs: 16-bit grey is scaled to 8 bits, where Pillow cuts everything above 255 to white.
+A file is decoded to the RGB that public benchmark code sees (Pillow's `convert`): alpha is dropped,
+not blended; an animation is its first frame; the EXIF orientation is ignored, as in official
+numbers and crop boxes. One difference: 16-bit grey is scaled to 8 bits, where Pillow clips
+everything above 255 to white.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Box = tuple[int, int, int, int]
 GRIDS: Mapping[str, tuple[int, int]] = MappingProxyType(
     {"rows_4": (4, 1), "columns_4": (1, 4), "patches_9": (3, 3)}
 )
-"""Cells from top to bottom and from left to right, by kind."""
+"""Number of rows and columns of cells, by kind."""
 
 # Pillow warns of large images and of odd headers. Filters of warnings belong to the whole
 # process, so only one reader thread may change them at a time; pixels are decoded outside the lock.
@@ -52,8 +52,8 @@ class FileImage:
     path: Path
     box: Box | None = None
     turn_upright: bool = False
-    """Turn the image as its EXIF note says, before the box is cut. Right for photographs of your
-    own; no public benchmark is measured so."""
+    """Apply the EXIF orientation before the box is cut. Right for your own photographs; no public
+    benchmark is measured this way."""
 
     @property
     def name(self) -> str:
@@ -62,38 +62,38 @@ class FileImage:
 
     @property
     def key(self) -> str:
-        """Hash of the file's bytes, so that one image under two names is one image.
+        """Hash of the file content, so that one image under two names has one key.
 
-        A file that cannot be read gets a key of its path; opening it is what will fail.
+        The key of a file that cannot be read is a hash of its path; `open` raises the error.
         """
         try:
             stat = self.path.stat()
             content = _file_digest(str(self.path), stat.st_size, stat.st_mtime_ns)
         except (OSError, ValueError):
-            # ValueError: no path can hold a NUL.
+            # ValueError: a path cannot contain NUL.
             content = "missing:" + _digest(str(self.path).encode(errors="surrogatepass"))
         box = ":" + ",".join(map(str, self.box)) if self.box else ""
         return f"file:{content}{box}{':upright' if self.turn_upright else ''}"
 
     def open(self) -> Image:
-        """Decode to RGB; OSError or ValueError, saying why, if that cannot be done."""
+        """Decode to RGB; OSError or ValueError with the reason if that fails."""
         return decode(self.path, box=self.box, turn_upright=self.turn_upright)
 
 
 @dataclass(frozen=True, eq=False)
 class PixelImage:
-    """An image that is already in memory, as [height, width, 3] bytes."""
+    """An image in memory: uint8 pixels of shape [height, width, 3]."""
 
     pixels: NDArray[np.uint8]
     name: str = "pixels"
 
     @cached_property
     def key(self) -> str:
-        """Hash of size and pixels, which must not be changed."""
+        """Hash of shape and pixels, which must not change."""
         return "pixels:" + _digest(repr(self.pixels.shape).encode() + self.pixels.tobytes())
 
     def open(self) -> Image:
-        """As an RGB image."""
+        """Return the pixels as an RGB image."""
         from PIL import Image
 
         if self.pixels.ndim != 3 or self.pixels.shape[2] != 3 or self.pixels.dtype != np.uint8:
@@ -106,27 +106,27 @@ class PixelImage:
 
 @dataclass(frozen=True)
 class MemberImage:
-    """An encoded image that is part of a larger file, such as a shard."""
+    """An encoded image inside a larger file, such as a shard."""
 
     path: Path
     member: str
-    """Its name there, for messages."""
+    """Its name in the file, for messages."""
     start: int
-    """First byte."""
+    """Offset of the first byte."""
     size: int
 
     @property
     def name(self) -> str:
-        """File and member."""
+        """File and member name."""
         return f"{self.path}[{self.member}]"
 
     @property
     def key(self) -> str:
-        """Hash of the encoded image; of its place if it cannot be read."""
+        """Hash of the encoded image, or of its name if it cannot be read."""
         return encoded_key(self._encoded, self.name)
 
     def open(self) -> Image:
-        """Decode to RGB; OSError or ValueError if that cannot be done."""
+        """Decode to RGB; OSError or ValueError if that fails."""
         return decode(BytesIO(self._encoded()), name=self.name)
 
     def _encoded(self) -> bytes:
@@ -135,11 +135,11 @@ class MemberImage:
 
 @dataclass(frozen=True)
 class ShuffledImage:
-    """An image cut into cells that change places, opened late.
+    """An image whose cells are shuffled, opened lazily.
 
-    The order is drawn from seed, kind and the key of the image, and never leaves all in place
-    (methods.md 5.2). The image is cut before the model resizes it; what does not divide evenly
-    is cropped at the bottom and on the right, where public code leaves it black.
+    The order is drawn from seed, kind and the key of the image, and is never the identity
+    (methods.md 5.2). The image is cut before the model resizes it. A remainder that does not divide
+    evenly is cropped at the bottom and on the right; public code makes it black.
     """
 
     image: ImageSource
@@ -155,23 +155,23 @@ class ShuffledImage:
 
     @property
     def key(self) -> str:
-        """That of the image, with kind and seed."""
+        """Key of the image with kind and seed."""
         return f"{self.kind}:{self.seed}:{self.image.key}"
 
     @property
     def name(self) -> str:
-        """The image's, with kind and seed."""
+        """Name of the image with kind and seed."""
         return f"{self.image.name} ({self.kind}, seed {self.seed})"
 
     def open(self) -> Image:
-        """Decode, cut and put together; ValueError if the image is smaller than its cells."""
+        """Decode and shuffle; ValueError if the image has fewer pixels than cells."""
         from PIL import Image
 
         pixels = np.asarray(self.image.open().convert("RGB"))
         return Image.fromarray(rearranged(pixels, GRIDS[self.kind], self.order()))
 
     def order(self) -> list[int]:
-        """Which cell comes to each place, counted row by row."""
+        """Return the index of the cell at each position, in row-major order."""
         down, across = GRIDS[self.kind]
         rng = generator(self.seed, self.kind, self.image.key)
         while True:
@@ -183,20 +183,20 @@ class ShuffledImage:
 def decode(
     file: Path | BytesIO, *, name: str = "", box: Box | None = None, turn_upright: bool = False
 ) -> Image:
-    """Decode an encoded image to RGB; errors call it `name`, else by its path."""
+    """Decode an image to RGB; errors name it `name`, or by its path."""
     from PIL import ImageOps
 
     try:
         with _header(file, name or str(file), keeps_exif=turn_upright) as image:
             if turn_upright:
-                # In place: else an upright image, as most are, would be copied for nothing.
+                # In place, since an image that is already upright would be copied needlessly.
                 ImageOps.exif_transpose(image, in_place=True)
             part = image.crop(_corners(box, image.size)) if box else image
             return _rgb(part, image.format)
     except (OSError, ValueError, MemoryError):
         raise
     except Exception as error:
-        # Decoders that meet damaged bytes raise anything: struct.error, IndexError, zlib.error.
+        # On damaged bytes, decoders raise anything: struct.error, IndexError, zlib.error.
         raise ValueError(f"{type(error).__name__}: {error}") from error
 
 
@@ -208,20 +208,20 @@ def _header(file: Path | BytesIO, name: str, *, keeps_exif: bool) -> Image:
             simplefilter("ignore")
             image = Image.open(file)
             if keeps_exif or image.format == "TIFF":
-                # Kept by the image. Pillow reads it again while it decodes a TIFF, which it
-                # turns upright by itself.
+                # Cached by the image. Pillow reads it again while decoding a TIFF, which it turns
+                # upright by itself.
                 image.getexif()
             return image
     except Image.DecompressionBombError as error:
         raise ValueError(str(error)) from error
     except UnidentifiedImageError as error:
         size = file.stat().st_size if isinstance(file, Path) else len(file.getbuffer())
-        what = f"{size} bytes in no format that Pillow knows" if size else "the file is empty"
+        what = f"{size} bytes in a format unknown to Pillow" if size else "the file is empty"
         raise UnidentifiedImageError(f"{what}: {name}") from error
 
 
 def _rgb(image: Image, format_: str | None) -> Image:
-    """Any mode to RGB by its meaning."""
+    """Convert any mode to RGB."""
     from PIL import Image as Images
 
     if image.mode.startswith("I;16") or (image.mode == "I" and format_ in _SIXTEEN_BIT):
@@ -229,20 +229,20 @@ def _rgb(image: Image, format_: str | None) -> Image:
         return Images.fromarray(((grey + 128) // 257).astype(np.uint8)).convert("RGB")
     if image.mode in ("I", "F"):
         raise ValueError(
-            f"pixels of 32 bits (mode {image.mode}) have no known range; save it with 8 or 16 bits"
+            f"32-bit pixels (mode {image.mode}) have no known range; save with 8 or 16 bits"
         )
     if image.mode == "P" and "transparency" in image.info:
-        # The same colours by a way on which Pillow does not warn.
+        # Gives the same colours without a warning from Pillow.
         image = image.convert("RGBA")
     if image.mode == "RGB":
-        # Only decoded: a conversion would copy it.
+        # Decode only: a conversion would copy it.
         image.load()
         return image
     return image.convert("RGB")
 
 
 def _corners(box: Box, size: tuple[int, int]) -> Box:
-    """Box to corners, kept inside the image; annotated boxes often hang over its edge."""
+    """Convert a box to corners, clipped to the image: annotated boxes often exceed it."""
     x, y, width, height = box
     left, top = max(0, x), max(0, y)
     right, bottom = min(size[0], x + width), min(size[1], y + height)
@@ -254,7 +254,7 @@ def _corners(box: Box, size: tuple[int, int]) -> Box:
 def rearranged(
     pixels: NDArray[np.uint8], grid: tuple[int, int], order: Sequence[int]
 ) -> NDArray[np.uint8]:
-    """Pixels [H, W, ...] with cell order[i] of the grid at place i; the remainder is cropped."""
+    """Return pixels [H, W, ...] with cell order[i] at position i; the remainder is cropped."""
     down, across = grid
     height, width = pixels.shape[0] // down, pixels.shape[1] // across
     if not height or not width:
@@ -270,7 +270,7 @@ def rearranged(
 
 
 def encoded_key(read: Callable[[], bytes], name: str) -> str:
-    """Identity of an encoded image by its content; by its name if it cannot be read."""
+    """Return a hash of an encoded image, or of its name if it cannot be read."""
     try:
         return "bytes:" + _digest(read())
     except (OSError, ValueError):
@@ -278,18 +278,18 @@ def encoded_key(read: Callable[[], bytes], name: str) -> str:
 
 
 def read_part(path: Path, start: int, size: int) -> bytes:
-    """Some bytes of a file; ValueError where it ends before."""
+    """Read `size` bytes from `start`; ValueError if the file ends before."""
     with path.open("rb") as file:
         file.seek(start)
-        found = file.read(size)
-    if len(found) != size:
+        content = file.read(size)
+    if len(content) != size:
         raise ValueError(f"{path} ends before byte {start + size:,}: it has changed")
-    return found
+    return content
 
 
 @lru_cache(maxsize=1_000_000)
 def _file_digest(path: str, size: int, mtime_ns: int) -> str:
-    """Hash of a file; size and time are arguments so that a changed file is read again."""
+    """Hash a file; size and time are arguments so that a changed file is read again."""
     digest = blake2b(digest_size=16)
     with Path(path).open("rb") as file:
         while block := file.read(1 << 20):

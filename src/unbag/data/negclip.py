@@ -1,9 +1,9 @@
-"""The TSV of NegCLIP's public training code: written from edits, and read as pairs to train on.
+"""Read and write the TSV of NegCLIP's public training code.
 
-Columns: a number without a name, title, filepath, neg_caption, neg_image; the last two are lists
-as Python writes them, of texts and of numbers of rows. Each row is a pair of its own. For every
-row the trainer draws one of neg_caption and one of neg_image, the numbers of rows whose images
-are near. It has no way to do without: a list that is empty stops it.
+Columns: an unnamed row number, title, filepath, neg_caption, neg_image. The last two are Python
+literals: a list of captions and a list of row numbers, whose images are near. Each row is one pair.
+For every row the public code draws one of neg_caption and one of neg_image; it stops at an empty
+list.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from unbag.types.json import read_field
 T = TypeVar("T")
 HEADER = ("", "title", "filepath", "neg_caption", "neg_image")
 KIND = "neg_clip_swap"
-"""Kind of its negatives: the published rule made them."""
+"""Edit kind of its negatives, which the published rule generates."""
 _NEAREST = 3
-"""Numbers of rows in neg_image, as in the published file."""
+"""Row numbers in neg_image, as in the published file."""
 Neighbours = Mapping[str, Sequence[str]]
-"""From an image to the nearest others, the nearest first."""
+"""The nearest other images of each image, nearest first."""
 
 
 def write(pairs: EditedEntries, path: Path, neighbours: Neighbours | None = None) -> int:
-    """One row for each caption with a hard negative; gives how many rows have no near image."""
+    """Write a row per caption with negatives; return the number of rows without near images."""
     rows = _rows_of_images(pairs) if neighbours else {}
     number, without = count(), 0
     with path.open("w", encoding="utf-8", newline="") as file:
@@ -40,23 +40,23 @@ def write(pairs: EditedEntries, path: Path, neighbours: Neighbours | None = None
         writer.writerow(HEADER)
         for pair in pairs:
             near = [
-                rows[one] for one in (neighbours or {}).get(pair.entry.image, ()) if one in rows
+                rows[name] for name in (neighbours or {}).get(pair.entry.image, ()) if name in rows
             ]
             for turn, (title, negatives) in enumerate(_negatives(pair)):
-                # Each caption of this image meets another caption of that one.
-                chosen = [one.first + turn % one.many for one in near[:_NEAREST]]
+                # Each caption of this image gets a different caption of the near image.
+                chosen = [block.first + turn % block.size for block in near[:_NEAREST]]
                 without += not chosen
                 writer.writerow((next(number), title, pair.entry.image, negatives, chosen))
     return without
 
 
 def notes(without: int, has_neighbours: bool) -> list[str]:
-    """What a reader must know of rows whose neg_image is empty."""
+    """Return notes about rows whose neg_image is empty."""
     if not without:
         return []
-    why = "name the nearest images with --neighbours"
+    why = "give the nearest images with --neighbours"
     if has_neighbours:
-        why = "none of their neighbours has a row: name more of them"
+        why = "none of their neighbours has a row: give more neighbours per image"
     return [
         f"neg_image is empty in {without:,} rows; NegCLIP's public training code draws from it for "
         f"every row and stops at an empty one; {why}"
@@ -64,32 +64,32 @@ def notes(without: int, has_neighbours: bool) -> list[str]:
 
 
 def _rows_of_images(pairs: EditedEntries) -> dict[str, _ImageRows]:
-    found: dict[str, _ImageRows] = {}
+    rows: dict[str, _ImageRows] = {}
     first = 0
     for pair in pairs:
-        many = sum(1 for _ in _negatives(pair))
-        if many:
-            found.setdefault(pair.entry.image, _ImageRows(first, many))
-        first += many
-    return found
+        count = sum(1 for _ in _negatives(pair))
+        if count:
+            rows.setdefault(pair.entry.image, _ImageRows(first, count))
+        first += count
+    return rows
 
 
 class _ImageRows(NamedTuple):
-    """Rows of one image."""
+    """The consecutive rows of one image."""
 
     first: int
-    many: int
+    size: int
 
 
 def _negatives(pair: EditedEntry) -> Iterator[tuple[str, list[str]]]:
-    for one in pair.edited:
-        texts = [edit.text for edit in one.edits if not edit.is_positive]
+    for caption in pair.edited:
+        texts = [edit.text for edit in caption.edits if not edit.is_positive]
         if texts:
-            yield one.text, texts
+            yield caption.text, texts
 
 
 def is_negclip(path: str) -> bool:
-    """Whether the header of a TSV says so."""
+    """Return whether the header of a TSV is that of NegCLIP's format."""
     if not Path(path).is_file():
         return False
     with Path(path).open("rb") as file:
@@ -97,23 +97,23 @@ def is_negclip(path: str) -> bool:
 
 
 def negclip_rows(source: Source) -> Iterator[PairRow]:
-    """One row each; a number of a row that does not exist is an error."""
+    """Yield the rows as pairs; UnbagError for a row number that does not exist."""
     count = sum(1 for _ in _cells(source))
     for number, (where, cells) in enumerate(_cells(source)):
-        negatives = _list(cells["neg_caption"], where, "neg_caption", of=str)
-        nearest = _list(cells["neg_image"], where, "neg_image", of=int)
-        beyond = [one for one in nearest if not 0 <= one < count]
+        negatives = _parse_list(cells["neg_caption"], where, "neg_caption", type_=str)
+        nearest = _parse_list(cells["neg_image"], where, "neg_image", type_=int)
+        beyond = [row for row in nearest if not 0 <= row < count]
         if beyond:
             raise UnbagError(
-                f"{where}: neg_image names row {beyond[0]}",
+                f"{where}: neg_image contains row {beyond[0]}",
                 expected=f"numbers from 0 to {count - 1}, as there are {count:,} rows",
-                hint="rows are counted from 0 below the header; the file may have been cut",
+                hint="rows are counted from 0 below the header; the file may be truncated",
             )
         edits = tuple(Edit(text, KIND, False, (0, 0)) for text in negatives if text.strip())
         caption = " ".join(cells["title"].split())
         if not caption:
             raise UnbagError(f"{where} has an empty title", expected="a caption")
-        near = tuple(one for one in nearest if one != number)
+        near = tuple(row for row in nearest if row != number)
         yield PairRow(f"row {number}", cells["filepath"], (caption,), (edits,), near)
 
 
@@ -122,10 +122,10 @@ def _cells(source: Source) -> Iterator[tuple[str, Mapping[str, str]]]:
         reader = csv.reader(file, delimiter="\t", strict=True)
         try:
             header = next(reader, [])
-            lacking = [name for name in HEADER[1:] if name not in header]
-            if lacking:
+            missing = [name for name in HEADER[1:] if name not in header]
+            if missing:
                 raise UnbagError(
-                    f"{source.name} has no column {', '.join(lacking)}, only {', '.join(header)}",
+                    f"{source.name} has no column {', '.join(missing)}, only {', '.join(header)}",
                     expected=f"the columns {', '.join(HEADER[1:])}",
                     hint="a table without them is read with --pairs-format tsv",
                 )
@@ -145,24 +145,24 @@ def _cells(source: Source) -> Iterator[tuple[str, Mapping[str, str]]]:
             raise UnbagError(f"{source.name} is not UTF-8: {error}") from error
 
 
-def _list(cell: str, where: str, name: str, *, of: type[T]) -> list[T]:
+def _parse_list(cell: str, where: str, name: str, *, type_: type[T]) -> list[T]:
     cause: Exception | None = None
     try:
-        found = ast.literal_eval(cell.strip() or "[]")
-        if isinstance(found, list) and all(type(one) is of for one in found):
-            return found
+        values = ast.literal_eval(cell.strip() or "[]")
+        if isinstance(values, list) and all(type(value) is type_ for value in values):
+            return values
     except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
         cause = error
     raise UnbagError(
         f"{where}: {name} is {cell[:60]!r}",
-        expected=f"a list of {'texts' if of is str else 'numbers of rows'} as Python writes it",
-        hint="write the file with `unbag edit --format negclip`, or mend the cell",
+        expected=f"a list of {'texts' if type_ is str else 'numbers of rows'} as Python writes it",
+        hint="write the file with `unbag edit --format negclip`, or fix the cell",
     ) from cause
 
 
 def read_neighbours(path: Path) -> dict[str, tuple[str, ...]]:
-    """JSON lines of {"image", "neighbours": [image, ...]}."""
-    found: dict[str, tuple[str, ...]] = {}
+    """Read JSON lines of {"image", "neighbours": [image, ...]}."""
+    neighbours: dict[str, tuple[str, ...]] = {}
     if not path.is_file():
         raise UnbagError(
             f"there is no file {path}",
@@ -175,15 +175,15 @@ def read_neighbours(path: Path) -> dict[str, tuple[str, ...]]:
             if raw.strip():
                 where = f"{path.name}, line {number}"
                 record = json_record(raw, where)
-                # Its name in files that an earlier revision wrote.
+                # Name of the field in files of earlier versions.
                 name = "picture" if "picture" in record else "image"
                 image = read_field(record, name, str, where)
                 near = read_field(record, "neighbours", tuple[str, ...], where)
-                # An image is not its own neighbour, though searches often return it.
-                found[image] = tuple(name for name in near if name != image)
-    if not found:
+                # Searches often return the image itself, which is not its own neighbour.
+                neighbours[image] = tuple(name for name in near if name != image)
+    if not neighbours:
         raise UnbagError(
-            f"{path} names no neighbours",
+            f"{path} contains no neighbours",
             expected='lines such as {"image": "a.jpg", "neighbours": ["b.jpg", "c.jpg"]}',
         )
-    return found
+    return neighbours

@@ -1,9 +1,10 @@
-"""The nearest other images of each image, by FAISS over their vectors (`unbag nearest`).
+"""Find the nearest other images of each image with FAISS (`unbag nearest`).
 
-NegCLIP's hard images: of each training image the three whose vectors are closest, so that a
-batch holds images that are alike. Searched exactly, in blocks, so that memory stays bounded by
-the vectors themselves.
-Dimensions: N images, B of a block, K neighbours, D vector.
+NegCLIP's hard images: the three nearest images of each training image by embedding, so that a
+batch contains similar images. The search is exact and runs in blocks, so that memory is bounded by
+the embeddings themselves.
+
+Dimensions: N images, B images of a block, K neighbours, D embedding.
 """
 
 from __future__ import annotations
@@ -27,20 +28,20 @@ from unbag.types import ImageSource, IntArray
 NEAREST = 3
 """As in NegCLIP's published file."""
 BLOCK = 4096
-"""Images that are searched for at once."""
+"""Query images per search."""
 
 
 def nearest(
     vector_ND: Vectors, each: int, *, advance: Callable[[int], None] = lambda steps: None
 ) -> IntArray:
-    """Index of the `each` closest other vectors by cosine, the closest first.
+    """Return the indices of the `each` nearest other vectors by cosine, nearest first.
 
-    Among equally close ones the first comes first.
+    Equally near vectors are in index order.
 
     Args:
         vector_ND: Unit vectors, finite.
-        each: Neighbours that are wanted; fewer than there are vectors.
-        advance: Told how many are done.
+        each: Number of neighbours per vector; fewer than the vectors.
+        advance: Called with the number of newly finished vectors.
     """
     number, size = vector_ND.shape
     check_search(each, number)
@@ -48,21 +49,21 @@ def nearest(
 
     index = faiss.IndexFlatIP(size)
     index.add(np.ascontiguousarray(vector_ND, dtype=np.float32))
-    found_NK = np.empty((number, each), np.int64)
+    nearest_NK = np.empty((number, each), np.int64)
     for start in range(0, number, BLOCK):
         block_BD = np.ascontiguousarray(vector_ND[start : start + BLOCK], dtype=np.float32)
-        # One more than wanted, since the closest to a vector is itself, unless another equals it.
+        # One more, since the nearest to a vector is itself, unless another vector equals it.
         cosine_BK, at_BK = index.search(block_BD, each + 1)
-        found_NK[start : start + len(block_BD)] = [
-            _others(start + row, at_K, cosine_K)[:each]
+        nearest_NK[start : start + len(block_BD)] = [
+            _without_self(start + row, at_K, cosine_K)[:each]
             for row, (at_K, cosine_K) in enumerate(zip(at_BK, cosine_BK, strict=True))
         ]
         advance(len(block_BD))
-    return found_NK
+    return nearest_NK
 
 
 def check_search(each: int, number: int) -> None:
-    """Whether so many neighbours can be found among so many images."""
+    """Raise UnbagError unless `each` neighbours can be found among `number` images."""
     if find_spec("faiss") is None:
         raise UnbagError(
             "searching for the nearest images needs FAISS, which is not installed",
@@ -77,26 +78,26 @@ def check_search(each: int, number: int) -> None:
 
 
 def find_images(images: Iterable[str], root: Path) -> dict[str, FileImage]:
-    """Each name once, as a file below the root; a name that starts at the root of the disk counts.
+    """Return each image once as a file; names are relative to `root` or absolute paths.
 
-    Raises UnbagError naming the first that are not there.
+    Raises UnbagError naming the first missing images.
     """
-    found = {name: FileImage(root / name) for name in dict.fromkeys(images) if name}
-    if not found:
+    files = {name: FileImage(root / name) for name in dict.fromkeys(images) if name}
+    if not files:
         raise UnbagError(
-            "the captions name no images",
+            "the caption file contains no image paths",
             expected="a field or column with the image of each caption",
             hint="name it with --image-column",
         )
-    missing = [name for name, image in found.items() if not image.path.is_file()]
+    missing = [name for name, image in files.items() if not image.path.is_file()]
     if missing:
         raise UnbagError(
-            f"{len(missing):,} of {len(found):,} images are not below {root}, such as "
+            f"{len(missing):,} of {len(files):,} images are not below {root}, such as "
             f"{', '.join(missing[:3])}",
-            expected="every image that the captions name",
+            expected="every image of the caption file",
             hint="check --images",
         )
-    return found
+    return files
 
 
 def nearest_images(
@@ -106,16 +107,16 @@ def nearest_images(
     each: int = NEAREST,
     progress: Progress,
 ) -> tuple[dict[str, list[str]], Mapping[str, str]]:
-    """The nearest other images of each by name, and those that could not be opened, with why.
+    """Return the nearest other images of each image, and why damaged images were left out.
 
-    An image under two names is one image, and no neighbour of itself.
+    An image under two names is one image, and never its own neighbour.
 
     Args:
         images: By name.
-        embed: Gives the unit vectors of images by key, NaN for those that cannot be opened, and
-            why these cannot be opened, by name.
-        each: Neighbours that are wanted.
-        progress: Shows progress bars; None shows none.
+        embed: Returns the unit vectors of images, given by key, with NaN for images that cannot be
+            opened, and the reasons by image name.
+        each: Number of neighbours per image.
+        progress: Shows progress bars.
     """
     check_search(each, len(images))
     with progress.task("reading images", len(images)) as advance:
@@ -132,37 +133,37 @@ def nearest_images(
     with progress.task("searching", len(names)) as advance:
         index_NK = nearest(image_ND[is_whole_N], each, advance=advance)
     near = {
-        name: [names[at] for at in row] for name, row in zip(names, index_NK.tolist(), strict=True)
+        name: [names[i] for i in row] for name, row in zip(names, index_NK.tolist(), strict=True)
     }
     named = {name: near[first_of[key]] for name, key in key_of.items() if first_of[key] in near}
     return named, damaged
 
 
 def check_place(path: Path, captions: Source) -> None:
-    """Whether neighbours can go there: a file that is there must be one of neighbours."""
+    """Raise UnbagError unless `path` is new or a neighbours file, which is replaced."""
     if not path.exists():
         return
-    if any(path.samefile(one) for one in captions.files()):
+    if any(path.samefile(file) for file in captions.files()):
         raise UnbagError(
-            f"{path} is the file of captions",
-            expected="another file, for the neighbours",
+            f"{path} is the caption file",
+            expected="another file for the neighbours",
             hint="choose another place with --out",
         )
-    found: list[set[str]] = []
+    records: list[set[str]] = []
     if path.is_file():
         with suppress(UnbagError), Source(str(path), "jsonl").opened() as file:
-            found = [set(json_record(raw, path.name)) for raw in file]
-    # As `write_neighbours` writes them, without other fields.
-    if not found or any(fields != {"image", "neighbours"} for fields in found):
+            records = [set(json_record(raw, path.name)) for raw in file]
+    # `write_neighbours` writes exactly these fields.
+    if not records or any(fields != {"image", "neighbours"} for fields in records):
         raise UnbagError(
-            f"{path} exists and is no file of neighbours",
-            expected="a new file, or one of neighbours, which is replaced",
+            f"{path} exists and is not a neighbours file",
+            expected="a new file, or a neighbours file, which is replaced",
             hint="choose another place with --out, or delete it",
         )
 
 
 def write_neighbours(path: Path, near: Mapping[str, Sequence[str]]) -> None:
-    """Lines of {"image", "neighbours"}, as `unbag edit --neighbours` reads them."""
+    """Write JSON lines of {"image", "neighbours"}, as `unbag edit --neighbours` reads them."""
 
     def write(temporary: Path) -> None:
         with temporary.open("w", encoding="utf-8") as file:
@@ -175,12 +176,12 @@ def write_neighbours(path: Path, near: Mapping[str, Sequence[str]]) -> None:
     except OSError as error:
         raise UnbagError(
             f"cannot write {path}: {error.strerror or error}",
-            expected="a folder that can be written, with room for the neighbours",
-            hint="make room or choose another place with --out, and give the command again",
+            expected="a writable folder with enough disk space",
+            hint="free disk space or choose another place with --out, and run the command again",
         ) from error
 
 
-def _others(own: int, at_K: IntArray, cosine_K: Vectors) -> list[int]:
-    """The rest in order of closeness; where vectors are equal, `own` may not be the first found."""
+def _without_self(own: int, at_K: IntArray, cosine_K: Vectors) -> list[int]:
+    """Sort by similarity and drop `own`, which may not come first among equal vectors."""
     order = sorted(zip((-cosine_K).tolist(), at_K.tolist(), strict=True))
-    return [at for _, at in order if at != own]
+    return [i for _, i in order if i != own]

@@ -1,9 +1,8 @@
-"""Pairs to train on: images with true captions and, where they were made before, their edits.
+"""Training pairs: images with true captions and, where the data has them, edits.
 
-`pack` keeps a row as compressed JSON: edits of a caption repeat most of its words. An image with
-one caption takes some 100 bytes so, with eleven edits 230; with five captions 180, and 820 with
-eleven edits of each. Unpacking takes well under a millisecond, a tenth of what decoding a JPEG
-does.
+`pack` stores each row as compressed JSON, since edits repeat most words of their caption. An image
+with one caption takes about 100 bytes, with eleven edits 230; with five captions 180, and 820 with
+eleven edits each. Unpacking takes well under a millisecond, a tenth of the time of decoding a JPEG.
 
 Dimensions: N pairs.
 """
@@ -29,29 +28,29 @@ from unbag.types import Edit, ImageSource, IntArray
 
 _NAMED = 5
 _LEVEL = 1
-"""More costs time and saves little: rows are short."""
+"""Compression level; higher levels are slower and save little on short rows."""
 
 
 class Pairs(Protocol):
-    """A collection with a place for each image. Opened images are the caller's to close."""
+    """A sequence of pairs, one per image. The caller closes opened images."""
 
     @property
     def about(self) -> str:
-        """For people: form, file name, how many images and captions, licence if it says one."""
+        """Description: format, file name, number of images and captions, licence if stated."""
 
     @property
     def fingerprint(self) -> str:
-        """Of the files: names, sizes, times or content."""
+        """Hash of the files: names, sizes, times or content."""
 
     @property
     def has_edits(self) -> bool:
-        """Whether edits were made before."""
+        """Whether the data contains edits."""
 
     def __len__(self) -> int:
         """Images."""
 
     def __getitem__(self, place: int) -> Pair:
-        """Reads captions and edits; the image is opened later. Same place, same pair."""
+        """Read captions and edits; the image is opened later. Deterministic."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +64,7 @@ class Pair:
     edits: tuple[tuple[Edit, ...], ...]
     """For each caption."""
     nearest: tuple[int, ...] = ()
-    """Places of the images most like it, for NegCLIP's hard images."""
+    """Places of the nearest images, for NegCLIP's hard images."""
 
 
 def pack(
@@ -74,23 +73,23 @@ def pack(
     *,
     neighbours: Mapping[str, Sequence[str]] | None = None,
 ) -> PackedPairs:
-    """Read every row once; images that are not there are named all at once.
+    """Read all rows; missing images are reported together in one error.
 
     Args:
         rows: In the order of the file.
         origin: Where they come from.
-        neighbours: Names of the nearest images of each, where the rows do not know them.
+        neighbours: Nearest images by name, where the rows themselves do not give them.
     """
     packer = _Packer(neighbours is not None)
     missing: list[str] = []
-    is_there = Present(origin.root)
+    is_there = _FileLookup(origin.root)
     for row in rows:
         packer.add(row, is_kept=is_there(row.image))
         if packer.place[-1] < 0:
             missing.append(row.image)
     read = len(packer.place)
     if missing and (not origin.skips_missing or len(missing) == read):
-        raise missing_images(missing, of=read, where=origin.name, root=origin.root)
+        raise missing_images(missing, total=read, name=origin.name, root=origin.root)
     if not read:
         raise UnbagError(f"{origin.name} holds no pairs", expected="images with captions")
     near = packer.named(neighbours) if neighbours is not None else packer.numbered()
@@ -105,10 +104,10 @@ class PackedPairs:
     fingerprint: str
     has_edits: bool
     root: Path
-    """Folder that names of images start from."""
+    """Folder that image paths are relative to."""
     rows: bytearray
     end_N: IntArray
-    """Where in `rows` each ends."""
+    """End of each row in `rows`."""
     kinds: tuple[Kind, ...]
     near: IntArray
     """Places of nearest images, one pair after the other."""
@@ -119,46 +118,46 @@ class PackedPairs:
         return len(self.end_N)
 
     def __getitem__(self, place: int) -> Pair:
-        """The pair at this place; its image is opened later."""
+        """Return the pair at a place; its image is opened later."""
         row = decompress(self.rows[_span(self.end_N, place)])
         name, image, captions, *edits = json.loads(row)
         return Pair(
             name,
-            # Photographs of a user's own, which a camera may have stored on their side.
+            # Users' own photographs, which cameras may have stored rotated.
             FileImage(self.root / image, turn_upright=True),
             tuple(captions),
-            tuple(self._edits(one) for one in edits[0]) if edits else ((),) * len(captions),
+            tuple(self._edits(records) for records in edits[0]) if edits else ((),) * len(captions),
             tuple(self.near[_span(self.near_end_N, place)].tolist()),
         )
 
-    def _edits(self, said: Sequence[tuple[int, str]]) -> tuple[Edit, ...]:
-        return tuple(Edit(text, *self.kinds[kind], (0, 0)) for kind, text in said)
+    def _edits(self, records: Sequence[tuple[int, str]]) -> tuple[Edit, ...]:
+        return tuple(Edit(text, *self.kinds[kind], (0, 0)) for kind, text in records)
 
 
 class PairRow(NamedTuple):
-    """An image as a file names it."""
+    """A pair as read from a file."""
 
     id: str
     image: str
     captions: tuple[str, ...]
     edits: tuple[tuple[Edit, ...], ...] = ()
-    """For each caption; nothing where no edits were made before."""
+    """For each caption; empty if the file has no edits."""
     nearest: tuple[int, ...] = ()
-    """Numbers of rows, where the file itself knows them."""
+    """Row numbers of the nearest images, if the file gives them."""
 
 
 @dataclass(frozen=True)
 class PairsOrigin:
-    """Where rows come from, and what is done about images that are not there."""
+    """The source of pairs, and what to do about missing images."""
 
     name: str
-    """For messages: form and file."""
+    """Format and file, for messages."""
     root: Path
     skips_missing: bool = False
 
 
 class Kind(NamedTuple):
-    """What is said of all edits of a kind. Its `repr` is part of fingerprints."""
+    """A kind of edit. Its `repr` is part of fingerprints."""
 
     name: str
     is_positive: bool
@@ -172,10 +171,10 @@ class _Packer:
     rows: bytearray = field(default_factory=bytearray)
     end: array[int] = field(default_factory=lambda: array("q"))
     place: array[int] = field(default_factory=lambda: array("q"))
-    """Of each row that was read; -1 where it was left out."""
+    """Place of each row read; -1 if it was left out."""
     nearest: list[tuple[int, ...]] = field(default_factory=list)
     images: list[str] = field(default_factory=list)
-    """By place, where they are needed."""
+    """Image names by place, if neighbours are given by name."""
     kinds: dict[Kind, int] = field(default_factory=dict)
     captions: int = 0
     has_edits: bool = False
@@ -188,11 +187,11 @@ class _Packer:
             self.images.append(row.image)
         self.nearest.append(row.nearest)
         self.captions += len(row.captions)
-        said: list[object] = [row.id, row.image, row.captions]
+        record: list[object] = [row.id, row.image, row.captions]
         if row.edits:
             self.has_edits = True
-            said.append([[(self._kind(e), e.text) for e in edits] for edits in row.edits])
-        text = json.dumps(said, ensure_ascii=False, separators=(",", ":"))
+            record.append([[(self._kind(e), e.text) for e in edits] for edits in row.edits])
+        text = json.dumps(record, ensure_ascii=False, separators=(",", ":"))
         self.rows += compress(text.encode(), _LEVEL)
         self.end.append(len(self.rows))
 
@@ -200,7 +199,7 @@ class _Packer:
         return self.kinds.setdefault(Kind(edit.kind, edit.is_positive), len(self.kinds))
 
     def named(self, neighbours: Mapping[str, Sequence[str]]) -> Iterator[list[int]]:
-        """Places of neighbours by name; those that are not in the collection are left out."""
+        """Return the places of neighbours given by name; names without a pair are left out."""
         place_of: dict[str, int] = {}
         for place, image in enumerate(self.images):
             place_of.setdefault(image, place)
@@ -208,7 +207,7 @@ class _Packer:
             yield [place_of[name] for name in neighbours.get(image, ()) if name in place_of]
 
     def numbered(self) -> Iterator[list[int]]:
-        """Places of neighbours by the numbers of their rows."""
+        """Return the places of neighbours given by row number."""
         for numbers in self.nearest:
             yield [self.place[number] for number in numbers if self.place[number] >= 0]
 
@@ -237,35 +236,35 @@ def _span(end_N: IntArray, place: int) -> slice:
     return slice(int(end_N[place - 1]) if place else 0, int(end_N[place]))
 
 
-def missing_images(missing: Sequence[str], *, of: int, where: str, root: Path) -> UnbagError:
-    """The error for images that are not there."""
+def missing_images(missing: Sequence[str], *, total: int, name: str, root: Path) -> UnbagError:
+    """Return the error for missing images."""
     more = ", ..." if len(missing) > _NAMED else ""
     return UnbagError(
-        f"{len(missing):,} of {of:,} images of {where} are not there: "
+        f"{len(missing):,} of {total:,} images of {name} are missing: "
         f"{', '.join(missing[:_NAMED])}{more}",
         expected=f"files below {root}",
-        hint="name their folder with --images"
-        + (", or train without them: --missing skip" if len(missing) < of else ""),
+        hint="give their folder with --images"
+        + (", or train without them: --missing skip" if len(missing) < total else ""),
     )
 
 
 @dataclass(eq=False)
-class Present:
-    """Asks folders for what they hold: a question a file would take minutes on a shared disk."""
+class _FileLookup:
+    """Looks up files in folder listings: one check per file takes minutes on a shared disk."""
 
     root: Path
     listed: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def __call__(self, name: str) -> bool:
-        """Whether there is such a file below the root, or at this absolute path."""
+        """Return whether the file exists below the root, or at this absolute path."""
         folder, last = os.path.split(os.path.join(self.root, name))  # noqa: PTH118
         if folder not in self.listed:
             self.listed[folder] = frozenset()
             with suppress(OSError, ValueError), os.scandir(folder) as entries:
-                self.listed[folder] = frozenset(one.name for one in entries if one.is_file())
+                self.listed[folder] = frozenset(entry.name for entry in entries if entry.is_file())
         if last in self.listed[folder]:
             return True
-        # A disk may not care about case, so a name that is not listed is asked for.
+        # The file system may ignore case, so check names that are not listed.
         with suppress(OSError, ValueError):
             return Path(folder, last).is_file()
         return False

@@ -1,7 +1,7 @@
-"""Captions in Parquet, read and written with edits: a row is an image with a caption or a list.
+"""Read captions from Parquet and write them with edits.
 
-Only the columns of captions, images and ids are read for editing, so images inside the file
-are not; all columns are carried through when it is written.
+A row is an image with a caption or a list of captions. Editing reads only the columns of captions,
+image paths and ids, not images stored in the file. Writing copies all columns.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ if TYPE_CHECKING:
 
 
 _ROWS = 16_384
-"""Rows of a group that is written from another form."""
+"""Rows per row group of a file written from another format."""
 _BATCH = 1024
 
 
 def read_parquet(source: Source, bad: Bad) -> Iterator[Entry]:
-    """One entry an image: rows that follow each other with the same image are one."""
+    """Yield one entry per image; consecutive rows with the same image are merged."""
     with _opened(source) as parquet, _read_errors(source):
         columns = _columns(parquet.schema_arrow, source)
-        batches = parquet.iter_batches(_BATCH, columns=columns.wanted)
+        batches = parquet.iter_batches(_BATCH, columns=columns.names)
         rows = enumerate(values for batch in batches for values in _rows(batch))
 
         def entry(row: tuple[int, dict[str, Any] | None]) -> Entry:
@@ -57,7 +57,7 @@ def read_parquet(source: Source, bad: Bad) -> Iterator[Entry]:
 
 
 def write_parquet(pairs: EditedEntries, path: Path) -> None:
-    """The same rows and columns, and the columns `edits` (as JSON) and `skipped`."""
+    """Write the same rows and columns, with the columns `edits` (JSON) and `skipped` added."""
     if pairs.source.form == "parquet":
         _write_same(pairs, path)
     else:
@@ -69,20 +69,20 @@ def _entry(
 ) -> Entry:
     if values is None:
         raise UnbagError(f"{where} is not UTF-8", expected="text in UTF-8")
-    found = values[columns.caption]
-    is_list = isinstance(found, list)
-    # A caption that is null is an empty one: it is skipped and counted as such.
-    texts = tuple(text or "" for text in found) if is_list else found or ""
+    value = values[columns.caption]
+    is_list = isinstance(value, list)
+    # A null caption is an empty one, and is skipped and counted as such.
+    texts = tuple(text or "" for text in value) if is_list else value or ""
     captions = captions_at(texts, str(_inner(values, columns.id, number)), where)
     image = str(_inner(values, columns.image, ""))
     rest = ((number, is_list),) * len(captions)
-    many = len(captions) if is_list else None
-    edits = edits_in_cell(values[EDITS], many, where) if columns.edits else ()
+    count = len(captions) if is_list else None
+    edits = edits_in_cell(values[EDITS], count, where) if columns.edits else ()
     return Entry(image, captions, rest, edits)
 
 
 def _inner(values: dict[str, Any], path: tuple[str, ...], default: object) -> object:
-    """A value, or the field of a struct; the default where it is null or there is no column."""
+    """Return a value or a struct field; the default if it is null or the column is absent."""
     value: Any = values if path else None
     for part in path:
         value = value.get(part) if isinstance(value, dict) else None
@@ -93,14 +93,14 @@ def _inner(values: dict[str, Any], path: tuple[str, ...], default: object) -> ob
 class _ParquetColumns:
     caption: str
     image: tuple[str, ...]
-    """With the field where it is a struct: image, path. Empty without one."""
+    """Column, and field for a struct: ("image", "path"). Empty without an image column."""
     id: tuple[str, ...]
     edits: tuple[str, ...]
 
     @property
-    def wanted(self) -> list[str]:
-        every = (self.caption, ".".join(self.image), *self.id, *self.edits)
-        return [name for name in every if name]
+    def names(self) -> list[str]:
+        names = (self.caption, ".".join(self.image), *self.id, *self.edits)
+        return [name for name in names if name]
 
 
 def _columns(schema: pa.Schema, source: Source) -> _ParquetColumns:
@@ -121,7 +121,7 @@ def _columns(schema: pa.Schema, source: Source) -> _ParquetColumns:
 
 
 def _image(schema: pa.Schema, name: str) -> tuple[str, ...]:
-    """The column; of a struct its path; nothing where neither is text."""
+    """Return the column, or the path field of a struct; empty if neither holds text."""
     import pyarrow as pa
 
     if not name:
@@ -154,21 +154,21 @@ def _opened(source: Source) -> Iterator[pq.ParquetFile]:
 
 @contextmanager
 def _read_errors(source: Source) -> Iterator[None]:
-    """Around reading alone: a writer's errors are of the same kinds."""
+    """Convert read errors to UnbagError. Writing raises errors of the same types."""
     import pyarrow as pa
 
     try:
         yield
     except (pa.ArrowException, OSError) as error:
         raise UnbagError(
-            f"{source.name} is no whole Parquet file: {str(error).splitlines()[0]}",
+            f"{source.name} is not a complete Parquet file: {str(error).splitlines()[0]}",
             expected="a Parquet file",
-            hint="check that it was copied to its end",
+            hint="check that it was copied completely",
         ) from error
 
 
 def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any] | None]:
-    """Rows as objects; None for one with text that is not UTF-8."""
+    """Yield rows as dicts; None for a row with text that is not UTF-8."""
     try:
         yield from batch.to_pylist()
     except UnicodeDecodeError:
@@ -187,52 +187,54 @@ def _write_same(pairs: EditedEntries, path: Path) -> None:
         schema = _with_ours(parquet.schema_arrow)
         # Number, edits and skipped of each row.
         flow = (
-            (number, *edit_cells([one for _, one in several], is_list=is_list))
+            (number, *edit_cells([edited for _, edited in rows], is_list=is_list))
             for pair in pairs
-            for (number, is_list), several in groupby(pair.rows(), key=_place)
+            for (number, is_list), rows in groupby(pair.rows(), key=_place)
         )
-        coming, start = next(flow, None), 0
+        pending, start = next(flow, None), 0
         with pq.ParquetWriter(path, schema) as writer:
             for group in range(parquet.num_row_groups):
                 with _read_errors(pairs.source):
                     table = parquet.read_row_group(group)
-                ours: list[tuple[str | None, str | None]] = []
+                added: list[tuple[str | None, str | None]] = []
                 for number in range(start, start + table.num_rows):
-                    if coming is None and pairs.source.limit is not None:
+                    if pending is None and pairs.source.limit is not None:
                         break
-                    if coming is not None and coming[0] == number:
-                        ours.append((coming[1], coming[2] or None))
-                        coming = next(flow, None)
+                    if pending is not None and pending[0] == number:
+                        added.append((pending[1], pending[2] or None))
+                        pending = next(flow, None)
                     else:
-                        ours.append((None, None))
+                        added.append((None, None))
                 start += table.num_rows
-                columns = [pa.array(column, pa.string()) for column in zip(*ours, strict=True)]
+                columns = [pa.array(column, pa.string()) for column in zip(*added, strict=True)]
                 if columns:
-                    kept = table.slice(0, len(ours)).columns
-                    writer.write_table(pa.Table.from_arrays([*kept, *columns], schema=schema))
+                    columns_read = table.slice(0, len(added)).columns
+                    writer.write_table(
+                        pa.Table.from_arrays([*columns_read, *columns], schema=schema)
+                    )
 
 
 def _place(row: tuple[object, Edited]) -> tuple[int, bool]:
-    """Number of the row that a caption stands in, and whether that holds a list."""
+    """Return the row number of a caption, and whether the row holds a list."""
     rest = row[0]
     assert isinstance(rest, tuple)
     return rest
 
 
 def _with_ours(schema: pa.Schema) -> pa.Schema:
-    """The schema with our columns, also where the hub's library keeps it once more."""
+    """Add our columns to the schema, and to its copy in the metadata of Hugging Face datasets."""
     import pyarrow as pa
 
     metadata = dict(schema.metadata or {})
     for name in (EDITS, SKIPPED):
         schema = schema.append(pa.field(name, pa.string()))
     if b"huggingface" in metadata:
-        said = json.loads(metadata[b"huggingface"])
-        features = said.get("info", {}).get("features")
+        description = json.loads(metadata[b"huggingface"])
+        features = description.get("info", {}).get("features")
         if isinstance(features, dict):
             for name in (EDITS, SKIPPED):
                 features[name] = {"dtype": "string", "_type": "Value"}
-        metadata[b"huggingface"] = json.dumps(said).encode()
+        metadata[b"huggingface"] = json.dumps(description).encode()
     return schema.with_metadata(metadata)
 
 
@@ -243,6 +245,6 @@ def _write_new(pairs: EditedEntries, path: Path) -> None:
     schema = pa.schema([(name, pa.string()) for name in COLUMNS])
     flow = (cells for pair in pairs for cells in new_rows(pair))
     with pq.ParquetWriter(path, schema) as writer:
-        while some := list(islice(flow, _ROWS)):
-            columns = [pa.array(column, pa.string()) for column in zip(*some, strict=True)]
+        while rows := list(islice(flow, _ROWS)):
+            columns = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
             writer.write_table(pa.Table.from_arrays(columns, schema=schema))

@@ -1,4 +1,4 @@
-"""Open a file or folder of captions in any known form: entries to edit, or pairs to train on."""
+"""Open captions in any supported format, as entries to edit or as training pairs."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from unbag.errors import UnbagError, unknown_name
 
 @dataclass(frozen=True)
 class Form:
-    """How captions are kept in files."""
+    """A file format of captions."""
 
     endings: tuple[str, ...]
     about: str
     read: Callable[[Source, Bad], Iterator[Entry]]
     write: Callable[[EditedEntries, Path], None]
     takes_all: bool = True
-    """Whether captions that come from another form can be written in it."""
+    """Whether captions from another format can be written in it."""
 
 
 FORMS: Mapping[str, Form] = MappingProxyType(
@@ -49,25 +49,25 @@ FORMS: Mapping[str, Form] = MappingProxyType(
     }
 )
 NEGCLIP = "negclip"
-"""A form that is written only."""
+"""Name of the format that edit jobs only write."""
 FOLDERS = "folders"
 OPENED = (*FORMS, NEGCLIP, FOLDERS)
-"""Forms by name."""
+"""Names of the formats that `open_pairs` reads."""
 TEMPLATE = "a photo of a {}."
-"""The first of CLIP's templates."""
+"""The first of CLIP's prompt templates."""
 IMAGE_SUFFIXES = frozenset(
     {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".ppm", ".tif", ".tiff"}
 )
 
 
 def entries(source: Source, bad: Bad | None = None) -> Iterator[Entry]:
-    """What the source holds, as far as it is wanted."""
-    found = FORMS[source.form].read(source, bad or Bad(source.skips_bad))
-    return limited(found, source.limit)
+    """Read the entries of a source, up to its limit."""
+    entries_read = FORMS[source.form].read(source, bad or Bad(source.skips_bad))
+    return limited(entries_read, source.limit)
 
 
 def form_of(path: str, option: str) -> str:
-    """The form that a file's ending says; a folder holds shards."""
+    """Return the format by file extension; a folder holds shards."""
     ending = Path(path).suffix.lower()
     if Path(path).is_dir():
         return "shards"
@@ -76,19 +76,19 @@ def form_of(path: str, option: str) -> str:
             return name
     known = ", ".join(ending for form in FORMS.values() for ending in form.endings)
     raise UnbagError(
-        f"the ending of {path} says nothing about its form",
+        f"the extension of {path} is not that of a known format",
         expected=f"one of {known}, or a folder of shards",
-        hint=f"say which it is with {option}",
+        hint=f"give the format with {option}",
     )
 
 
 def check_written(source: Source, form: str) -> None:
-    """Whether captions of this source can be written in this form."""
+    """Raise UnbagError if captions of this source cannot be written in this format."""
     if form in (NEGCLIP, source.form) or FORMS[form].takes_all:
         return
     raise UnbagError(
         f"captions of {source.name} cannot be written as {FORMS[form].about}",
-        expected=f"the form {form} only where the captions come from it",
+        expected=f"the format {form} only for captions read from it",
         hint="write .jsonl, .tsv, .csv or .parquet",
     )
 
@@ -104,17 +104,17 @@ def open_pairs(
     skips_missing: bool = False,
     skips_bad: bool = False,
 ) -> Pairs:
-    """Read captions and edits; images are looked for, and opened later.
+    """Read captions and edits; images are checked to exist, and opened later.
 
     Args:
         path: A file, a folder of shards or of classes, or a pattern of shards.
-        form: One of `OPENED`; None decides by the ending.
-        images: Folder that names of images start from; None is that of the file.
-        neighbours: What `unbag nearest` wrote, for hard images.
-        caption_column: Field or column with the caption; empty for the usual names.
+        form: One of `OPENED`; None decides by the file extension.
+        images: Folder that image paths are relative to; None is that of the file.
+        neighbours: The file that `unbag nearest` writes, for hard images.
+        caption_column: Field or column with the caption; empty for the default names.
         image_column: Likewise for the image.
-        skips_missing: Leave images out that are not there, instead of raising UnbagError.
-        skips_bad: Leave broken lines and samples out.
+        skips_missing: Skip missing images, instead of raising UnbagError.
+        skips_bad: Skip malformed lines and samples.
     """
     if not Path(path).is_dir() and not expand(path):
         raise UnbagError(
@@ -124,7 +124,9 @@ def open_pairs(
         )
     form = form or pairs_form(path)
     if form not in OPENED:
-        raise unknown_name("form of pairs", form, OPENED, hint="docs/training-data.md has all")
+        raise unknown_name(
+            "form of pairs", form, OPENED, hint="docs/how-to/training-data.md has all"
+        )
     near = read_neighbours(neighbours) if neighbours else None
     source = Source(path, form, caption_column, image_column, skips_bad=skips_bad, keeps_edits=True)
     if form == "shards":
@@ -141,15 +143,15 @@ def open_pairs(
     try:
         pairs = pack(entry_rows(source, bad), origin, neighbours=near)
     except UnbagError as error:
-        # Readers speak of the options of `unbag edit`.
+        # The readers' hints name options of `unbag edit`.
         hint = error.hint.replace("--captions-format", "--pairs-format")
         raise UnbagError(error.message, expected=error.expected, hint=hint) from error
-    left_out = f", {bad.count:,} broken lines left out" if bad.count else ""
+    left_out = f", {bad.count:,} malformed lines left out" if bad.count else ""
     return replace(pairs, about=pairs.about + left_out)
 
 
 def pairs_form(path: str) -> str:
-    """The form that a path says: a folder holds shards or classes, a TSV may be NegCLIP's."""
+    """Return the format of a path: a folder holds shards or classes, a TSV may be NegCLIP's."""
     if Path(path).is_dir() and not expand(path):
         return FOLDERS
     form = form_of(path, "--pairs-format")
@@ -157,40 +159,42 @@ def pairs_form(path: str) -> str:
 
 
 def entry_rows(source: Source, bad: Bad) -> Iterator[PairRow]:
-    """One row an image, with the captions that say anything."""
+    """Yield one row per image, with its non-empty captions."""
     for entry in entries(source, bad):
         texts = [" ".join(caption.text.split()) for caption in entry.captions]
-        kept = [at for at, text in enumerate(texts) if text]
+        non_empty = [i for i, text in enumerate(texts) if text]
         if not entry.image:
             bad(
                 UnbagError(
-                    f"{entry.captions[0].where} names no image",
-                    expected="an image for each caption, such as the field image",
+                    f"{entry.captions[0].where} has no image",
+                    expected="an image for each caption, in a field such as image",
                     hint="name the field or column with --image-column",
                 )
             )
-        elif kept:
-            edits = tuple(entry.edits[at] for at in kept) if entry.edits else ()
-            yield PairRow(entry.image, entry.image, tuple(texts[at] for at in kept), edits)
+        elif non_empty:
+            edits = tuple(entry.edits[i] for i in non_empty) if entry.edits else ()
+            yield PairRow(entry.image, entry.image, tuple(texts[i] for i in non_empty), edits)
 
 
 def folder_rows(root: Path) -> Iterator[PairRow]:
-    """One row an image, in the order of names; the name of a folder is that of its class."""
-    classes = sorted(one for one in root.iterdir() if one.is_dir() and one.name[0] != ".")
+    """Yield one row per image, sorted by name; the caption names the class, the folder name."""
+    classes = sorted(
+        folder for folder in root.iterdir() if folder.is_dir() and folder.name[0] != "."
+    )
     if not classes:
         raise UnbagError(
-            f"{root} holds neither shards nor a folder for each class",
+            f"{root} contains neither shards nor class folders",
             expected="files that end in .tar, or folders named after classes",
-            hint="name the file of captions itself",
+            hint="give the caption file itself",
         )
-    for one in classes:
-        caption = TEMPLATE.format(one.name.replace("_", " "))
-        names = sorted(p.name for p in one.iterdir() if p.suffix.lower() in IMAGE_SUFFIXES)
+    for folder in classes:
+        caption = TEMPLATE.format(folder.name.replace("_", " "))
+        names = sorted(p.name for p in folder.iterdir() if p.suffix.lower() in IMAGE_SUFFIXES)
         if not names:
             raise UnbagError(
-                f"the class folder {one} holds no images",
+                f"the class folder {folder} contains no images",
                 expected=f"files that end in {', '.join(sorted(IMAGE_SUFFIXES))}",
-                hint="fill it, or remove it",
+                hint="add images, or remove it",
             )
         for name in names:
-            yield PairRow(f"{one.name}/{name}", f"{one.name}/{name}", (caption,))
+            yield PairRow(f"{folder.name}/{name}", f"{folder.name}/{name}", (caption,))

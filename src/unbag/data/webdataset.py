@@ -1,8 +1,8 @@
-"""Webdataset shards: their captions for editing, shards with edits, and pairs for training.
+"""Webdataset shards: read captions to edit, write shards with edits, open training pairs.
 
-A key is a name up to its first dot, and a sample is files of one key that follow each other.
-Nothing is unpacked to disk: editing copies every member unchanged, and training reads the headers
-once, by seeking from one to the next, and a member only when it is wanted.
+A key is a name up to its first dot; a sample is consecutive files with one key. Nothing is unpacked
+to disk: editing copies every member unchanged, and training indexes the headers once and reads a
+member only when it is needed.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from unbag.data.captions import (
     Edits,
     Entry,
     Source,
+    already_edited_error,
     captions_at,
     captions_in,
+    clean_captions,
     decoded,
-    edited_before,
     edited_record,
     edits_in,
     json_line,
     json_record,
     json_value,
     read_entries,
-    said_captions,
 )
 from unbag.data.images import MemberImage, read_part
 from unbag.data.pairs import Pair
@@ -47,29 +47,29 @@ from unbag.types import IntArray
 EDITS_ENDING = "edits.json"
 IMAGE_ENDINGS = ("jpg", "jpeg", "png", "webp")
 PART = np.dtype([("start", np.int64), ("size", np.uint32)])
-"""A member's place in its shard; size 0 where there is none."""
-SAMPLE = np.dtype([("picture", PART), ("text", PART), ("record", PART), ("edits", PART)])
+"""Location of a member in its shard; size 0 if it is absent."""
+SAMPLE = np.dtype([("image", PART), ("text", PART), ("record", PART), ("edits", PART)])
 
 
 def read_shards(source: Source, bad: Bad) -> Iterator[Entry]:
-    """One entry a sample; a sample without a caption is broken."""
+    """Yield one entry per sample; a sample without a caption is malformed."""
     paths = source.files()
     seen: dict[str, Path] = {}
     for path in paths:
         if path.name in seen:
             raise UnbagError(
                 f"two shards have the same name: {seen[path.name]} and {path}",
-                expected="shards with names of their own, since they are written to one folder",
+                expected="a different name for each shard, since they are written to one folder",
             )
         seen[path.name] = path
     for path in paths:
         with opened_shard(path) as shard:
-            keyed = (one for one in samples(shard, path.stem) if one.place.key)
+            keyed = (sample for sample in samples(shard, path.stem) if sample.place.key)
             yield from read_entries(keyed, partial(_entry, shard, source), bad)
 
 
 def write_shards(pairs: EditedEntries, folder: Path) -> None:
-    """Shards of the same names in a folder, with KEY.edits.json in every sample that was read."""
+    """Write shards of the same names, with KEY.edits.json in every sample that was read."""
     folder.mkdir()
     flow = iter(pairs)
     pair = next(flow, None)
@@ -81,7 +81,7 @@ def write_shards(pairs: EditedEntries, folder: Path) -> None:
                 for member in sample.members:
                     new.addfile(member, shard.extractfile(member) if member.isreg() else None)
                 if pair is not None and pair.entry.rest[0] == sample.place:
-                    content = json_line([edited_record(one) for one in pair.edited]).encode()
+                    content = json_line([edited_record(edited) for edited in pair.edited]).encode()
                     info = tarfile.TarInfo(f"{sample.place.key}.{EDITS_ENDING}")
                     info.size, info.mtime = len(content), sample.members[0].mtime
                     new.addfile(info, BytesIO(content))
@@ -94,17 +94,19 @@ def _entry(shard: tarfile.TarFile, source: Source, sample: ShardSample) -> Entry
     place = sample.place
     where = f"{place.shard}.tar, sample {place.key!r}"
     if sample.ending(EDITS_ENDING):
-        raise edited_before(where)
-    text, said = sample.ending("txt"), sample.ending("json")
-    found: str | tuple[str, ...]
+        raise already_edited_error(where)
+    text, record_member = sample.ending("txt"), sample.ending("json")
+    texts: str | tuple[str, ...]
     if text and not source.caption_column:
-        found = decoded(_content(shard, text), where)
-    elif said:
-        found = captions_in(json_record(_content(shard, said), where), source.caption_column, where)
+        texts = decoded(_content(shard, text), where)
+    elif record_member:
+        texts = captions_in(
+            json_record(_content(shard, record_member), where), source.caption_column, where
+        )
     else:
-        there = ", ".join(m.name for m in sample.members[:5])
-        raise UnbagError(f"{where} has no caption, only {there}", expected="KEY.txt or KEY.json")
-    captions = captions_at(found, f"{place.shard}/{place.key}", where)
+        names = ", ".join(m.name for m in sample.members[:5])
+        raise UnbagError(f"{where} has no caption, only {names}", expected="KEY.txt or KEY.json")
+    captions = captions_at(texts, f"{place.shard}/{place.key}", where)
     image = next((m.name for end in IMAGE_ENDINGS if (m := sample.ending(end))), "")
     return Entry(image, captions, (place,) * len(captions))
 
@@ -117,20 +119,20 @@ def _content(shard: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
 
 @contextmanager
 def opened_shard(path: Path) -> Iterator[tarfile.TarFile]:
-    """A shard for reading; one that was cut short is an error when its end is met."""
+    """Open a shard for reading; a truncated one raises UnbagError when its end is reached."""
     try:
         with tarfile.open(path, "r:") as shard:
             yield shard
     except tarfile.TarError as error:
         raise UnbagError(
-            f"{path} is no whole shard: {error}",
+            f"{path} is not a complete shard: {error}",
             expected="an uncompressed tar file",
-            hint="check that it was copied to its end",
+            hint="check that it was copied completely",
         ) from error
 
 
 def samples(shard: tarfile.TarFile, name: str) -> Iterator[ShardSample]:
-    """Members in order; folders and links stand with the sample before them."""
+    """Group members into samples; folders and links belong to the sample before them."""
     current = ShardSample(SamplePlace(name, "", 0))
     for number, member in enumerate(shard):
         folder, slash, last = member.name.rpartition("/")
@@ -152,39 +154,46 @@ class ShardSample:
     members: list[tarfile.TarInfo] = field(default_factory=list)
 
     def ending(self, name: str) -> tarfile.TarInfo | None:
-        """The member with this ending."""
-        wanted = f"{self.place.key}.{name}"
-        return next((m for m in self.members if m.name.lower() == wanted.lower()), None)
+        """Return the member with this extension, if there is one."""
+        full_name = f"{self.place.key}.{name}"
+        return next((m for m in self.members if m.name.lower() == full_name.lower()), None)
 
 
 class SamplePlace(NamedTuple):
-    """Where a sample stands: shard, key and number of its first member."""
+    """Identifies a sample: shard, key and number of its first member."""
 
     shard: str
     key: str
     number: int
-    """Of its first member in the shard: a key may come twice."""
+    """Number of its first member in the shard, since a key may occur twice."""
 
 
 def open_shards(
     source: Source, *, neighbours: Mapping[str, Sequence[str]] | None = None
 ) -> ShardPairs:
-    """Index the shards; `neighbours` are named as images are within shards."""
+    """Index the shards; `neighbours` name images as the shards do."""
     bad = Bad(source.skips_bad)
     index = index_shards(source.files(), bad)
     digest = blake2b(index.sample_N.tobytes(), digest_size=16)
     near: dict[int, tuple[int, ...]] | None = None
     if neighbours is not None:
         place_of = {index.name(place): place for place in reversed(range(len(index)))}
-        found = (
-            (place, tuple(place_of[one] for one in neighbours.get(name, ()) if one in place_of))
+        near_places = (
+            (
+                place,
+                tuple(
+                    place_of[neighbour]
+                    for neighbour in neighbours.get(name, ())
+                    if neighbour in place_of
+                ),
+            )
             for name, place in place_of.items()
         )
-        near = {place: places for place, places in found if places}
+        near = {place: places for place, places in near_places if places}
     for part in ([path.name for path in index.shards], sorted((near or {}).items())):
         digest.update(repr(part).encode())
     digest.update(index.names + index.end_S.tobytes() + source.caption_column.encode())
-    left_out = f", {bad.count:,} broken samples left out" if bad.count else ""
+    left_out = f", {bad.count:,} malformed samples left out" if bad.count else ""
     return ShardPairs(
         about=f"{len(index.shards):,} webdataset shards {source.name}: {len(index):,} images"
         + left_out,
@@ -198,7 +207,7 @@ def open_shards(
 
 @dataclass(frozen=True, eq=False)
 class ShardPairs:
-    """Pairs that are read from shards when they are asked for."""
+    """Pairs that are read from shards on access."""
 
     about: str
     fingerprint: str
@@ -210,7 +219,7 @@ class ShardPairs:
 
     @property
     def block_ends(self) -> IntArray:
-        """Places at which shards end: samples of one are read quickest one after the other."""
+        """End of each shard: samples of one shard are read fastest in sequence."""
         return self.index.end_S
 
     def __len__(self) -> int:
@@ -218,39 +227,39 @@ class ShardPairs:
         return len(self.index)
 
     def __getitem__(self, place: int) -> Pair:
-        """Reads caption and edits; raises UnbagError for those that cannot be read."""
+        """Read captions and edits; UnbagError if they cannot be read."""
         path, name = self.index.shard(place), self.index.name(place)
         sample = self.index.sample_N[place]
-        image = MemberImage(path, name, *_part_span(sample["picture"]))
-        captions, edits = self._said(path, place, f"{path.name}, sample {name!r}")
+        image = MemberImage(path, name, *_part_span(sample["image"]))
+        captions, edits = self._captions(path, place, f"{path.name}, sample {name!r}")
         near = self.near.get(place, ()) if self.near else ()
         return Pair(f"{path.stem}/{name}", image, captions, edits, near)
 
-    def _said(self, path: Path, place: int, where: str) -> tuple[tuple[str, ...], Edits]:
+    def _captions(self, path: Path, place: int, where: str) -> tuple[tuple[str, ...], Edits]:
         sample = self.index.sample_N[place]
         if sample["edits"]["size"]:
             return _edited(_part_content(path, sample["edits"], where), where)
-        found: str | tuple[str, ...]
+        texts: str | tuple[str, ...]
         if sample["text"]["size"] and not self.caption_column:
-            found = decoded(_part_content(path, sample["text"], where), where)
+            texts = decoded(_part_content(path, sample["text"], where), where)
         else:
-            said = json_record(_part_content(path, sample["record"], where), where)
-            found = captions_in(said, self.caption_column, where)
-        captions = said_captions(found, where)
+            record = json_record(_part_content(path, sample["record"], where), where)
+            texts = captions_in(record, self.caption_column, where)
+        captions = clean_captions(texts, where)
         return captions, ((),) * len(captions)
 
 
 def _edited(raw: bytes, where: str) -> tuple[tuple[str, ...], Edits]:
-    """Of KEY.edits.json: a list of captions, each with its edits."""
-    found = json_value(raw, where)
-    records = found if isinstance(found, list) else []
-    if not records or not all(isinstance(one, dict) for one in records):
+    """Parse KEY.edits.json: a list of captions, each with its edits."""
+    value = json_value(raw, where)
+    records = value if isinstance(value, list) else []
+    if not records or not all(isinstance(record, dict) for record in records):
         raise UnbagError(
-            f"{where}: edits.json is no list of objects", expected="as `unbag edit` writes it"
+            f"{where}: edits.json is not a list of objects", expected="as `unbag edit` writes it"
         )
-    kept = [one for one in records if str(one.get("caption", "")).strip()]
-    texts = said_captions(tuple(str(one["caption"]) for one in kept), where)
-    return texts, tuple(edits_in(one.get("edits", []), None, where)[0] for one in kept)
+    non_empty = [record for record in records if str(record.get("caption", "")).strip()]
+    texts = clean_captions(tuple(str(record["caption"]) for record in non_empty), where)
+    return texts, tuple(edits_in(record.get("edits", []), None, where)[0] for record in non_empty)
 
 
 def _part_content(path: Path, part: np.void, where: str) -> bytes:
@@ -265,9 +274,9 @@ def _part_span(part: np.void) -> tuple[int, int]:
 
 
 def index_shards(paths: list[Path], bad: Bad) -> ShardIndex:
-    """Read all headers; an empty shard, and a sample without image or caption, are errors."""
+    """Index all samples; an empty shard, and a sample without image or caption, are errors."""
     names, name_ends, ends = bytearray(), array("q"), array("q")
-    found: list[NDArray[np.void]] = []
+    sample_arrays: list[NDArray[np.void]] = []
     for path in paths:
         rows: list[tuple[tuple[int, int], ...]] = []
         for name, row in _index_rows(path, bad):
@@ -276,13 +285,13 @@ def index_shards(paths: list[Path], bad: Bad) -> ShardIndex:
             name_ends.append(len(names))
         if not rows:
             raise UnbagError(
-                f"the shard {path} holds no sample with an image and a caption",
+                f"the shard {path} contains no sample with an image and a caption",
                 expected="samples such as 000.jpg with 000.txt",
-                hint="remove it, or make it anew",
+                hint="remove it, or create it again",
             )
-        found.append(np.array(rows, SAMPLE))
+        sample_arrays.append(np.array(rows, SAMPLE))
         ends.append(len(name_ends))
-    sample_N = np.concatenate(found)
+    sample_N = np.concatenate(sample_arrays)
     return ShardIndex(
         tuple(paths), sample_N, np.array(ends, np.int64), names, np.array(name_ends, np.int64)
     )
@@ -296,9 +305,9 @@ class ShardIndex:
     sample_N: NDArray[np.void]
     """Of type SAMPLE."""
     end_S: NDArray[np.int64]
-    """Samples up to the end of each shard."""
+    """Number of samples up to the end of each shard."""
     names: bytearray
-    """Names of image members, one after the other."""
+    """Names of image members, concatenated."""
     name_end_N: NDArray[np.int64]
 
     def __len__(self) -> int:
@@ -306,12 +315,12 @@ class ShardIndex:
         return len(self.sample_N)
 
     def name(self, at: int) -> str:
-        """Name of the image's member."""
+        """Return the name of the image member."""
         start = int(self.name_end_N[at - 1]) if at else 0
         return self.names[start : int(self.name_end_N[at])].decode()
 
     def shard(self, at: int) -> Path:
-        """The shard that holds a sample."""
+        """Return the shard that contains a sample."""
         return self.shards[int(np.searchsorted(self.end_S, at, side="right"))]
 
 
@@ -323,10 +332,10 @@ def _index_rows(path: Path, bad: Bad) -> Iterator[tuple[str, tuple[tuple[int, in
             image = next((m for end in IMAGE_ENDINGS if (m := sample.ending(end))), None)
             members = [sample.ending(end) for end in ("txt", "json", EDITS_ENDING)]
             if image is None or not any(members):
-                what = "caption" if image else "image"
-                there = ", ".join(member.name for member in sample.members[:5])
+                missing = "caption" if image else "image"
+                names = ", ".join(member.name for member in sample.members[:5])
                 error = UnbagError(
-                    f"{path.name}, sample {sample.place.key!r} has no {what}, only {there}",
+                    f"{path.name}, sample {sample.place.key!r} has no {missing}, only {names}",
                     expected=f"KEY.{' or KEY.'.join(IMAGE_ENDINGS)}, and KEY.txt or KEY.json",
                 )
                 bad(error)

@@ -198,7 +198,7 @@ def _kind(name: str) -> Kind:
         raise UnbagError(
             f"the edit {name!r} is a {type(kind).__name__}",
             expected="a Kind of unbag.edits.kinds",
-            hint="docs/edits.md shows how to add one",
+            hint="docs/how-to/edit.md shows how to add one",
         )
     return kind
 

@@ -1,1 +1,1 @@
-"""Run scorers on benchmarks: plan, embed, score, save, measure, and continue what was stopped."""
+"""Run scorers on benchmarks: plan, embed, score, save and measure; interrupted runs resume."""

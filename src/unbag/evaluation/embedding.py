@@ -1,4 +1,4 @@
-"""Encode the unique images and captions of a run, each once, with a cache on disk.
+"""Encode the unique images and captions of a run once each, with a cache on disk.
 
 Dimensions: N inputs, D joint space.
 """
@@ -32,22 +32,22 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 BatchPlan = list[list[str]]
-"""Batches of cache keys. Made once for a run and kept in its folder, so that a continued run
-computes whole batches of the same make-up and gets the same bits."""
+"""Batches of cache keys. They are planned once per run and saved in its folder, so that a resumed
+run computes the same batches and gets the same bits."""
 _CAPTIONS_ON_GPU = 4
-"""Caption batches in image batches: a caption of 15 tokens is little work, and a batch of 256
-ends on a GPU before the next has been asked for."""
+"""Captions per image in a GPU batch: a caption of 15 tokens is little work, and a batch of 256
+finishes before the next one is ready."""
 
 
 @dataclass(frozen=True, eq=False)
 class Embeddings:
-    """The vectors of a plan, in its order."""
+    """The vectors of a plan, in the plan's order."""
 
     image_ND: Vectors
-    """NaN rows for images that could not be opened."""
+    """Rows are NaN for images that could not be opened."""
     caption_ND: Vectors
     damaged: Mapping[str, str]
-    """Name of each image that could not be opened, with the reason."""
+    """Images that could not be opened: name -> reason."""
     truncated: int
     """Prompts longer than the model's context."""
 
@@ -59,49 +59,48 @@ def embed(
     cache: Path | None,
     batch_size: int,
     progress: Progress,
-    grids: dict[str, BatchPlan] | None = None,
-    save_grids: Callable[[], None] = lambda: None,
+    batch_plans: dict[str, BatchPlan] | None = None,
+    save_batch_plans: Callable[[], None] = lambda: None,
     team: Distributed = ALONE,
     compare: Callable[[Tensor, Tensor], object] | None = None,
 ) -> Embeddings:
-    """Encode what the cache does not hold; `grids` is filled on the first run, obeyed later.
+    """Encode what the cache lacks; `batch_plans` is filled on the first run and followed later.
 
-    Without `grids` nothing is continued: the batches are planned anew.
-
-    A team shares the batches out; then each process has the vectors of all, from the cache.
-    `compare` is tried on an image of each batch, so that vectors which do not go together are told
-    of before the rest is encoded.
+    Several processes split the batches; then each reads all vectors from the cache. `compare` is
+    called with an image of each batch, so that incompatible vectors raise an error early.
     """
-    grids = {} if grids is None else grids
+    batch_plans = {} if batch_plans is None else batch_plans
     tokens = dict(zip(plan.prompts, encoder.count_tokens(plan.prompts), strict=True))
     # Sorted by length, so that a batch runs at its real length instead of the longest caption's.
     prompts = sorted(plan.prompts, key=lambda prompt: (tokens[prompt], prompt))
     prompt_of = {text_key(prompt): prompt for prompt in prompts}
     image_of = dict(zip(plan.image_keys, plan.images, strict=True))
-    known: dict[str, Mapping[str, object]] = {"captions": prompt_of, "pictures": image_of}
+    inputs: dict[str, Mapping[str, object]] = {"captions": prompt_of, "pictures": image_of}
 
-    def opened(kind: str) -> TensorCache:
+    def open_cache(kind: str) -> TensorCache:
         folder = None if cache is None else cache / cache_name(encoder) / kind
         return TensorCache(folder, progress=progress)
 
-    caches = {kind: opened(kind) for kind in known}
-    for kind, keys in known.items():
+    caches = {kind: open_cache(kind) for kind in inputs}
+    for kind, keys in inputs.items():
         size = caption_batch(encoder.device, batch_size) if kind == "captions" else batch_size
         unknown = [key for key in keys if key not in caches[kind]]
-        grids.setdefault(f"{cache_name(encoder)}/{kind}", batches_of(unknown, size))
+        batch_plans.setdefault(f"{cache_name(encoder)}/{kind}", batches_of(unknown, size))
     if team.is_leader:
-        save_grids()
-    grids.update(team.gather(grids)[0])
-    todo = {
-        kind: team.mine(_todo(grids[f"{cache_name(encoder)}/{kind}"], keys, caches[kind]))
-        for kind, keys in known.items()
+        save_batch_plans()
+    batch_plans.update(team.gather(batch_plans)[0])
+    to_encode = {
+        kind: team.mine(
+            _batches_to_encode(batch_plans[f"{cache_name(encoder)}/{kind}"], keys, caches[kind])
+        )
+        for kind, keys in inputs.items()
     }
     # Barrier: no process writes to the cache before every process has chosen its share.
     team.wait()
     extract_texts(
         encoder,
         prompt_of,
-        todo["captions"],
+        to_encode["captions"],
         partial(text_vectors, encoder),
         lambda keys, vector_ND: caches["captions"].put(keys, {VECTOR: vector_ND}),
         label=f"{encoder.name}: captions",
@@ -115,23 +114,23 @@ def embed(
             compare(vector_ND[:1], caption_1D)
         caches["pictures"].put(keys, {VECTOR: vector_ND})
 
-    found = extract_images(
+    damaged_parts = extract_images(
         encoder,
         image_of,
-        todo["pictures"],
+        to_encode["pictures"],
         partial(image_vectors, encoder),
         put_images,
         label=f"{encoder.name}: images",
         progress=progress,
     )
-    damaged = {key: why for one in team.gather(found) for key, why in one.items()}
+    damaged = {key: why for part in team.gather(damaged_parts) for key, why in part.items()}
     if team.size > 1:
-        caches = {kind: opened(kind) for kind in known}
-    caption_ND = _rows(caches["captions"], list(prompt_of))
+        caches = {kind: open_cache(kind) for kind in inputs}
+    caption_ND = _vectors_in_order(caches["captions"], list(prompt_of))
     vector_of = dict(zip(prompt_of.values(), caption_ND, strict=True))
     rows = [_caption_vector(caption, vector_of) for caption in plan.captions]
     return Embeddings(
-        image_ND=_rows(caches["pictures"], plan.image_keys, damaged),
+        image_ND=_vectors_in_order(caches["pictures"], plan.image_keys, damaged),
         caption_ND=np.stack(rows) if rows else np.zeros((0, 0), np.float32),
         damaged={image_of[key].name: reason for key, reason in damaged.items()},
         truncated=sum(count > encoder.context for count in tokens.values()),
@@ -139,39 +138,39 @@ def embed(
 
 
 def caption_batch(device: str, batch_size: int) -> int:
-    """Captions encoded together where `batch` images are."""
+    """Captions per batch, for a batch size in images."""
     return batch_size * (_CAPTIONS_ON_GPU if device.startswith("cuda") else 1)
 
 
-def _todo(grid: BatchPlan, known: Iterable[str], cache: TensorCache) -> BatchPlan:
-    """Batches with a vector that is missing or was found damaged, and batches for the unplanned.
+def _batches_to_encode(plan: BatchPlan, known: Iterable[str], cache: TensorCache) -> BatchPlan:
+    """Planned batches with missing or damaged vectors, and new batches for unplanned keys.
 
-    A planned batch is done again whole if any of it is missing; see Grid.
+    A planned batch is computed again as a whole if any of its vectors is missing; see BatchPlan.
     """
     known = dict.fromkeys(known)
     missing = dict.fromkeys(cache.missing(known))
-    planned = {key for batch in grid for key in batch}
-    todo = [batch for batch in grid if any(key in missing for key in batch)]
-    todo = [[key for key in batch if key in known] for batch in todo]
-    stray = [key for key in missing if key not in planned]
-    size = max((len(batch) for batch in grid), default=256)
-    return todo + batches_of(stray, size)
+    planned = {key for batch in plan for key in batch}
+    batches = [batch for batch in plan if any(key in missing for key in batch)]
+    batches = [[key for key in batch if key in known] for batch in batches]
+    unplanned = [key for key in missing if key not in planned]
+    size = max((len(batch) for batch in plan), default=256)
+    return batches + batches_of(unplanned, size)
 
 
-def _rows(
+def _vectors_in_order(
     cache: TensorCache, keys: Sequence[str], damaged: Mapping[str, str] | None = None
 ) -> Vectors:
-    """Vectors in the order of the keys; NaN for those that could not be opened."""
+    """Vectors in the order of the keys; NaN for damaged images."""
     damaged = damaged or {}
-    # What another process wrote was not checked yet.
+    # Check the vectors that other processes wrote.
     cache.missing(keys)
-    whole = [key for key in keys if key not in damaged]
-    if len(whole) == len(keys) > 0:
+    intact = [key for key in keys if key not in damaged]
+    if len(intact) == len(keys) > 0:
         return cache.get(keys)[VECTOR].numpy()
-    vector_ND = cache.get(whole)[VECTOR].numpy() if whole else np.zeros((0, min(1, len(keys))))
-    every_ND = np.full((len(keys), vector_ND.shape[1]), np.nan, dtype=np.float32)
-    every_ND[[key not in damaged for key in keys]] = vector_ND
-    return every_ND
+    vector_ND = cache.get(intact)[VECTOR].numpy() if intact else np.zeros((0, min(1, len(keys))))
+    all_ND = np.full((len(keys), vector_ND.shape[1]), np.nan, dtype=np.float32)
+    all_ND[[key not in damaged for key in keys]] = vector_ND
+    return all_ND
 
 
 def _caption_vector(caption: str | Ensemble, vector_of: Mapping[str, Vectors]) -> Vectors:

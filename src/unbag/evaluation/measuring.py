@@ -1,4 +1,4 @@
-"""Measure saved scores: results, comparisons and examples of failures; no model is needed."""
+"""Compute results, comparisons and examples of failures from saved scores, without a model."""
 
 from __future__ import annotations
 
@@ -42,22 +42,22 @@ from unbag.types import (
 )
 from unbag.types.items import text_of
 
-MOST = 6
-"""Failures kept for each scorer and benchmark."""
-_MOST_CAPTIONS = 16
+MAX_FAILURES = 6
+"""Failures stored for each scorer and benchmark."""
+_MAX_CAPTIONS = 16
 _SIDE = 192
-"""Longest side of an image on the page, in pixels."""
+"""Longest side of an image in the report, in pixels."""
 
 
 @dataclass(frozen=True, eq=False)
-class Judgement:
-    """Everything that was measured in a run."""
+class RunMeasurements:
+    """All measurements of a run."""
 
     contents: RunContents
     measured: Mapping[Key, Measured]
 
     def write_outcomes(self, path: Path) -> None:
-        """The credit of every unit, as a table that any tool can read."""
+        """Write the credit of every unit to a Parquet file."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -66,20 +66,20 @@ class Judgement:
         schema = pa.schema({**types, "value": pa.float64()})
 
         def write(to: Path) -> None:
-            # A metric at a time: order-free retrieval on COCO has three million units.
+            # One metric at a time: order-free retrieval on COCO has three million units.
             with pq.ParquetWriter(to, schema, compression="zstd") as writer:
-                for key, found in self.measured.items():
-                    for one in found.outcomes.values():
-                        own = (key.benchmark, key.scorer, one.metric)
-                        same = [[name] * len(one.units) for name in own]
-                        parts = [*same, one.units, one.clusters, one.value_U]
+                for key, measurement in self.measured.items():
+                    for outcome in measurement.outcomes.values():
+                        labels = (key.benchmark, key.scorer, outcome.metric)
+                        label_columns = [[label] * len(outcome.units) for label in labels]
+                        parts = [*label_columns, outcome.units, outcome.clusters, outcome.value_U]
                         columns = dict(zip(schema.names, parts, strict=True))
                         writer.write_table(pa.table(columns, schema=schema))
 
         write_atomically(path, write)
 
 
-def judge(
+def measure_run(
     job: Job,
     items: Mapping[str, Sequence[Item]],
     store: ScoreStore,
@@ -87,16 +87,16 @@ def judge(
     *,
     progress: Progress,
     failed: Sequence[str] = (),
-) -> Judgement:
-    """Measure every scorer on every benchmark; one that cannot be measured stops no other.
+) -> RunMeasurements:
+    """Measure every scorer on every benchmark; errors become problems and do not stop the others.
 
-    `failed` says why some scores are missing; what is scored in part is not measured.
+    `failed` says why scores are missing; partly scored benchmarks are then not measured.
     """
     measured: dict[Key, Measured] = {}
     results: list[Result] = []
     failures: list[Failure] = []
     problems = list(failed)
-    beside: list[Reference] = []
+    all_references: list[Reference] = []
     with progress.task("measuring", len(job.benchmarks) * len(job.scorers)) as advance:
         for benchmark in job.benchmarks:
             for scorer in job.scorers:
@@ -107,21 +107,21 @@ def judge(
                     continue
                 cases = [Case(item, scores[item.id]) for item in items[benchmark.name]]
                 try:
-                    found, *others = _measure(job, benchmark, scorer, cases)
+                    measurement, *others = _measure(job, benchmark, scorer, cases)
                 except UnbagError as error:
                     problems.append(f"{scorer.name} on {benchmark.name}: {error}")
                 else:
-                    measured[key] = found
-                    ours = [
+                    measured[key] = measurement
+                    new_results = [
                         result
-                        for one in (found, *others)
-                        for result in one.results(scorer.name, is_blind=scorer.is_blind, run=record)
+                        for m in (measurement, *others)
+                        for result in m.results(scorer.name, is_blind=scorer.is_blind, run=record)
                     ]
-                    results += ours
+                    results += new_results
                     if not is_variant(scorer):
-                        beside += references(
+                        all_references += references(
                             benchmark,
-                            ours,
+                            new_results,
                             model=model_of(scorer, job.published_as),
                             incomplete=record.incomplete.get(benchmark.name, ()),
                         )
@@ -129,7 +129,7 @@ def judge(
                         failures += choose_failures(
                             benchmark.name,
                             scorer.name,
-                            found.outcomes[benchmark.headline],
+                            measurement.outcomes[benchmark.headline],
                             {case.item.id: case for case in cases},
                             only=dict(benchmark.aggregates[0].only),
                         )
@@ -146,19 +146,19 @@ def judge(
         correct(comparisons),
         tuple(failures),
         tuple(problems),
-        references=tuple(beside),
+        references=tuple(all_references),
         warnings=(
             *warnings_of(record.incomplete, record.notes),
             *overlap_warnings(record.trained_on, job.benchmarks),
         ),
     )
-    return Judgement(contents, measured)
+    return RunMeasurements(contents, measured)
 
 
 def _measure(
     job: Job, benchmark: Benchmark, scorer: Scorer, cases: Sequence[Case]
 ) -> list[Measured]:
-    """Under our tie rule and, where it is another, under the benchmark's official one."""
+    """Measure under our tie rule and, if it differs, under the benchmark's official one."""
     rules = dict.fromkeys([job.protocol.ties, benchmark.official_ties or job.protocol.ties])
     protocol = replace(
         job.protocol,
@@ -166,12 +166,12 @@ def _measure(
         scoring=scorer.scoring,
         prompt=getattr(scorer, "prompt", ""),
     )
-    # Relaxed verdicts in the form of its numbers; flips where the scorer tried several orders.
+    # `relaxed` in the form of the scorer's numbers; flips if the scorer used several orders.
     metrics = in_form(benchmark.metrics, getattr(scorer, "relaxed_form", "additive"))
-    suited = replace(benchmark, metrics=(*metrics, Flips()) if has_orders(cases) else metrics)
+    extended = replace(benchmark, metrics=(*metrics, Flips()) if has_orders(cases) else metrics)
     return [
         measure(
-            suited,
+            extended,
             cases,
             protocol=replace(protocol, ties=rule),
             seed=job.seed,
@@ -182,21 +182,21 @@ def _measure(
 
 
 def is_variant(scorer: Scorer) -> bool:
-    """The same model under another prompt: reported, but no rival and no source of failures."""
+    """Whether a scorer is another's model under another prompt: reported, but not compared."""
     return bool(getattr(scorer, "is_variant", False))
 
 
 def _contests(job: Job, measured: Mapping[Key, Measured]) -> list[Contest]:
-    """The first model against each other one that sees: on headlines and what else was asked."""
+    """The first seeing model against every other one, on headlines and `also_compared`."""
     seeing = [s.name for s in job.scorers if not s.is_blind and not is_variant(s)]
-    found = []
+    contests = []
     for benchmark in job.benchmarks:
         for other in seeing[1:]:
             first, second = (measured.get(Key(benchmark.name, n)) for n in (seeing[0], other))
             if first is None or second is None:
                 continue
-            wanted = dict.fromkeys([benchmark.headline, *job.also_compared])
-            found += [
+            metrics = dict.fromkeys([benchmark.headline, *job.also_compared])
+            contests += [
                 Contest(
                     benchmark.name,
                     (seeing[0], other),
@@ -204,10 +204,10 @@ def _contests(job: Job, measured: Mapping[Key, Measured]) -> list[Contest]:
                     second.outcomes[metric],
                     benchmark.aggregates[0],
                 )
-                for metric in wanted
+                for metric in metrics
                 if metric in first.outcomes and metric in second.outcomes
             ]
-    return found
+    return contests
 
 
 def choose_failures(
@@ -218,43 +218,43 @@ def choose_failures(
     *,
     only: Mapping[str, str],
 ) -> list[Failure]:
-    """A sample of the units with no credit: drawn by hash, so neither the worst nor the first.
+    """A sample of the units without credit, drawn by hash: neither the worst nor the first ones.
 
-    `only` holds the tags that count for the headline (see Aggregate.only).
+    `only` holds the tags of the units in the headline number (see Aggregate.only).
     """
-    missed = [
+    failed_units = [
         (unit, tags)
         for unit, tags, value in zip(outcomes.units, outcomes.tags, outcomes.value_U, strict=True)
         if value == 0 and only.items() <= tags.items()
     ]
-    missed.sort(key=lambda pair: blake2b(pair[0].encode(), digest_size=8).digest())
-    found: dict[str, Failure] = {}
-    for unit, tags in missed:
-        shown = _shown(unit, cases)
-        if shown is None or shown.name in found:
+    failed_units.sort(key=lambda pair: blake2b(pair[0].encode(), digest_size=8).digest())
+    failures: dict[str, Failure] = {}
+    for unit, tags in failed_units:
+        view = _failure_view(unit, cases)
+        if view is None or view.name in failures:
             continue
-        images = [thumbnail(image) for image in shown.images]
+        images = [thumbnail(image) for image in view.images]
         if not all(images):
             continue
-        found[shown.name] = Failure(
+        failures[view.name] = Failure(
             benchmark=benchmark,
             scorer=scorer,
-            item=shown.name,
+            item=view.name,
             metric=outcomes.metric,
             images=tuple(images),
-            captions=tuple(map(text_of, shown.captions)),
-            kinds=tuple(shown.kinds),
-            truth=tuple(tuple(bool(t) for t in row) for row in shown.truth),
-            scores=tuple(tuple(float(s) for s in row) for row in shown.scores),
+            captions=tuple(map(text_of, view.captions)),
+            kinds=tuple(view.kinds),
+            truth=tuple(tuple(bool(t) for t in row) for row in view.truth),
+            scores=tuple(tuple(float(s) for s in row) for row in view.scores),
             tags=dict(tags),
         )
-        if len(found) == MOST:
+        if len(failures) == MAX_FAILURES:
             break
-    return list(found.values())
+    return list(failures.values())
 
 
-class _Shown(NamedTuple):
-    """The part of an item that makes its failure plain."""
+class _FailureView(NamedTuple):
+    """The part of an item that shows its failure."""
 
     name: str
     images: Sequence[ImageSource]
@@ -264,8 +264,8 @@ class _Shown(NamedTuple):
     scores: Sequence[Sequence[float]] | FloatArray
 
 
-def _shown(unit: str, cases: Mapping[str, Case]) -> _Shown | None:
-    """What to show of the item a unit is named after; units read as "item/what number"."""
+def _failure_view(unit: str, cases: Mapping[str, Case]) -> _FailureView | None:
+    """What to show of a unit's item; unit names have the form "<item>/<kind> <number>"."""
     name, rest = unit, ""
     while name not in cases and "/" in name:
         name, _, rest = name.rpartition("/")
@@ -274,37 +274,45 @@ def _shown(unit: str, cases: Mapping[str, Case]) -> _Shown | None:
     case = cases[name]
     if isinstance(case.item.truth, Sparse):
         direction, _, number = rest.partition(" ")
-        return _query(unit, case, case.item.truth, direction, int(number))
-    if case.scores.values is None or len(case.item.captions) > _MOST_CAPTIONS:
+        return _query_view(unit, case, case.item.truth, direction, int(number))
+    if case.scores.values is None or len(case.item.captions) > _MAX_CAPTIONS:
         return None
     kinds = case.item.kinds or ("",) * len(case.item.captions)
     item = case.item
-    return _Shown(name, item.images, item.captions, kinds, case.item.truth, case.scores.values)
+    return _FailureView(
+        name, item.images, item.captions, kinds, case.item.truth, case.scores.values
+    )
 
 
-def _query(unit: str, case: Case, truth: Sparse, direction: str, query: int) -> _Shown | None:
-    """A query of retrieval, one thing it belongs to, and the thing that came first instead."""
+def _query_view(
+    unit: str, case: Case, truth: Sparse, direction: str, query: int
+) -> _FailureView | None:
+    """A retrieval query, one of its true candidates, and the false candidate that came first."""
     asks_image = direction == "text_to_image"
     ranks = case.scores.text_to_image if asks_image else case.scores.image_to_text
     if ranks is None:
         return None
-    asked, wanted = (truth.column_T, truth.row_T) if asks_image else (truth.row_T, truth.column_T)
-    true = wanted[asked == query]
+    query_T, target_T = (
+        (truth.column_T, truth.row_T) if asks_image else (truth.row_T, truth.column_T)
+    )
+    true = target_T[query_T == query]
     chosen = [int(true[0]), int(ranks.top_QK[query][0])]
-    known = dict(zip(ranks.top_QK[query].tolist(), ranks.top_score_QK[query].tolist(), strict=True))
+    score_of = dict(
+        zip(ranks.top_QK[query].tolist(), ranks.top_score_QK[query].tolist(), strict=True)
+    )
     is_true = [True, chosen[1] in true]
-    score = [known.get(i, float("nan")) for i in chosen]
+    score = [score_of.get(i, float("nan")) for i in chosen]
     item = case.item
     if asks_image:
         images = [item.images[i] for i in chosen]
         rows = [[t] for t in is_true], [[s] for s in score]
-        return _Shown(unit, images, [item.captions[query]], ["query"], *rows)
+        return _FailureView(unit, images, [item.captions[query]], ["query"], *rows)
     captions = [item.captions[i] for i in chosen]
-    return _Shown(unit, [item.images[query]], captions, ["", "first"], [is_true], [score])
+    return _FailureView(unit, [item.images[query]], captions, ["", "first"], [is_true], [score])
 
 
 def thumbnail(source: ImageSource) -> str:
-    """A small copy as a data: address; empty if the image is damaged."""
+    """A small copy as a data: URL; empty if the image is damaged."""
     try:
         image = source.open()
     except (OSError, ValueError):

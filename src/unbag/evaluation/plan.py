@@ -1,4 +1,4 @@
-"""Plan what a run must encode: every image and caption of its benchmarks, each once."""
+"""Plan what a run encodes: every unique image and caption of its benchmarks."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from unbag.types.items import prompts_of
 from unbag.types.json import is_whole_text
 
 _HASHERS, _KEYS_AT_ONCE = 8, 64
-"""Threads that read files for their keys, and images that one of them takes at a time."""
+"""Threads that hash image files, and images per task."""
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """Every unique input once, over all benchmarks of a run."""
+    """The unique inputs of all benchmarks of a run."""
 
     images: tuple[ImageSource, ...]
     image_keys: tuple[str, ...]
@@ -33,30 +33,36 @@ class Plan:
     rows: Mapping[str, tuple[Rows, ...]] = field(default_factory=dict)
     """By benchmark, in the order of its items."""
     fingerprints: Mapping[str, str] = field(default_factory=dict)
-    """Of each benchmark's items."""
+    """Fingerprint of each benchmark's items."""
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Where an item's images and captions stand in the plan."""
+    """Indices of an item's images and captions in the plan."""
 
     image_P: IntArray
     caption_C: IntArray
 
 
 def make_plan(items: Mapping[str, Sequence[Item]]) -> Plan:
-    """Find what is shared; keys are read here, images are not opened."""
+    """Collect the unique inputs; images are hashed but not decoded."""
     builder = _Builder(_read_keys(items))
-    rows = {name: tuple(builder.add(item) for item in some) for name, some in items.items()}
-    fingerprints = {name: builder.fingerprint(some, rows[name]) for name, some in items.items()}
+    rows = {
+        name: tuple(builder.add(item) for item in benchmark_items)
+        for name, benchmark_items in items.items()
+    }
+    fingerprints = {
+        name: builder.fingerprint(benchmark_items, rows[name])
+        for name, benchmark_items in items.items()
+    }
     prompts: dict[str, None] = {}
     for caption in builder.captions:
         prompts.update(dict.fromkeys(prompts_of(caption)))
-    if odd := [prompt for prompt in prompts if not is_whole_text(prompt)]:
+    if invalid := [prompt for prompt in prompts if not is_whole_text(prompt)]:
         raise UnbagError(
-            f"the caption {odd[0]!r} holds half a character",
+            f"the caption {invalid[0]!r} holds half a character",
             expected="whole characters, which UTF-8 can write",
-            hint="mend the caption; in a benchmark of your own, mend its loader",
+            hint="fix the caption; in a benchmark of your own, fix its loader",
         )
     return Plan(
         images=tuple(builder.images.values()),
@@ -69,7 +75,7 @@ def make_plan(items: Mapping[str, Sequence[Item]]) -> Plan:
 
 
 def check_items(benchmark: str, items: Sequence[Item]) -> None:
-    """An empty benchmark or an id used twice would make every number below it wrong."""
+    """Raise an error if a benchmark is empty or an item id repeats."""
     if not items:
         raise UnbagError(
             f"benchmark {benchmark!r} has no items",
@@ -77,58 +83,65 @@ def check_items(benchmark: str, items: Sequence[Item]) -> None:
             hint="check that the files in its folder are complete and not filtered to nothing",
         )
     seen: dict[str, int] = {}
-    for at, item in enumerate(items):
-        first = seen.setdefault(item.id, at)
-        if first != at:
-            images = [items[i].images[0].name for i in (first, at)]
+    for index, item in enumerate(items):
+        first = seen.setdefault(item.id, index)
+        if first != index:
+            images = [items[i].images[0].name for i in (first, index)]
             raise UnbagError(
                 f"benchmark {benchmark!r} has two items called {item.id!r}: items {first} (image "
-                f"{images[0]}) and {at} (image {images[1]})",
+                f"{images[0]}) and {index} (image {images[1]})",
                 expected="every item id once: ids tie scores to items when a run is continued",
-                hint="if a file of the benchmark holds that id twice, mend the file and say so "
-                "beside your number; in a benchmark of your own, mend its loader",
+                hint="if a file of the benchmark holds that id twice, fix the file and say so "
+                "beside your number; in a benchmark of your own, fix its loader",
             )
 
 
 def equal_captions(items: Sequence[Item]) -> str:
-    """A note on items in which a true caption equals a false one; empty if there are none."""
+    """A note on items in which a true caption equals a false one; empty without such items."""
 
     def is_contradictory(item: Item) -> bool:
         if isinstance(item.truth, Sparse) or item.truth.dtype != np.bool_:
             return False
-        first: dict[Caption, int] = {}
+        first_column: dict[Caption, int] = {}
         return any(
-            not np.array_equal(item.truth[:, at], item.truth[:, first.setdefault(caption, at)])
-            for at, caption in enumerate(item.captions)
+            not np.array_equal(
+                item.truth[:, column], item.truth[:, first_column.setdefault(caption, column)]
+            )
+            for column, caption in enumerate(item.captions)
         )
 
     repeats: dict[int, bool] = {}
     count = 0
     for item in items:
-        # Class sets share one tuple of a thousand captions between all items.
-        known = id(item.captions)
-        if known not in repeats:
-            repeats[known] = len(set(item.captions)) < len(item.captions)
-        count += repeats[known] and is_contradictory(item)
+        # Items of classification share one tuple of captions.
+        captions_id = id(item.captions)
+        if captions_id not in repeats:
+            repeats[captions_id] = len(set(item.captions)) < len(item.captions)
+        count += repeats[captions_id] and is_contradictory(item)
     if not count:
         return ""
     return (
         f"{count:,} of {len(items):,} items have a true caption that equals a false one; no score "
-        "can tell these apart: they are ties, or are not judged"
+        "can distinguish these: they are ties, or are left out"
     )
 
 
 def _read_keys(items: Mapping[str, Sequence[Item]]) -> dict[int, str]:
-    """The key of each image by identity, in threads: hashing and disks need no interpreter."""
-    every = {id(p): p for some in items.values() for item in some for p in item.images}
-    images = list(every.values())
+    """The key of each image by object id, read in threads: hashing and I/O release the GIL."""
+    image_of = {
+        id(p): p
+        for benchmark_items in items.values()
+        for item in benchmark_items
+        for p in item.images
+    }
+    images = list(image_of.values())
 
-    def read(at: int) -> list[str]:
-        return [image.key for image in images[at : at + _KEYS_AT_ONCE]]
+    def read(start: int) -> list[str]:
+        return [image.key for image in images[start : start + _KEYS_AT_ONCE]]
 
     with ThreadPoolExecutor(_HASHERS) as pool:
         parts = pool.map(read, range(0, len(images), _KEYS_AT_ONCE))
-        return dict(zip(every, chain.from_iterable(parts), strict=True))
+        return dict(zip(image_of, chain.from_iterable(parts), strict=True))
 
 
 class _Builder:
@@ -137,7 +150,7 @@ class _Builder:
         self.captions: dict[Caption, int] = {}
         self._image_row: dict[str, int] = {}
         self._key_of = key_of
-        # Loaders share captions: 50,000 images have the same thousand classes of eighty prompts.
+        # Loaders share captions: 50,000 images may have the same 1,000 classes of 80 prompts.
         self._known: dict[int, _Captions] = {}
 
     def add(self, item: Item) -> Rows:
@@ -145,15 +158,19 @@ class _Builder:
         return Rows(image_P, self._captions(item.captions).row_C)
 
     def _captions(self, captions: tuple[Caption, ...]) -> _Captions:
-        found = self._known.get(id(captions))
-        if found is None:
+        captions_info = self._known.get(id(captions))
+        if captions_info is None:
             row_C = np.array(
-                [self.captions.setdefault(c, len(self.captions)) for c in captions], dtype=np.int64
+                [self.captions.setdefault(caption, len(self.captions)) for caption in captions],
+                dtype=np.int64,
             )
-            plain = [asdict(c) if isinstance(c, Ensemble) else c for c in captions]
+            plain = [
+                asdict(caption) if isinstance(caption, Ensemble) else caption
+                for caption in captions
+            ]
             digest = blake2b(json.dumps(plain).encode(), digest_size=16).hexdigest()
-            found = self._known[id(captions)] = _Captions(captions, row_C, digest)
-        return found
+            captions_info = self._known[id(captions)] = _Captions(captions, row_C, digest)
+        return captions_info
 
     def _image(self, image: ImageSource) -> int:
         key = self._key_of[id(image)]
@@ -179,7 +196,7 @@ class _Builder:
 
 
 class _Captions(NamedTuple):
-    """A tuple of captions, kept so that its identity stays taken, with what was found of it."""
+    """A tuple of captions (referenced, so that its id is not reused), its rows and its digest."""
 
     captions: tuple[Caption, ...]
     row_C: IntArray

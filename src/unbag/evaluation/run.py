@@ -1,8 +1,8 @@
-"""Run scorers on benchmarks into a run folder: load, plan, embed, score, measure, write.
+"""Run scorers on benchmarks: load, plan, embed, score, measure, and write a run folder.
 
-Scores are saved before anything is measured, and an interrupted run resumes. Several processes
-may work together: batches and chunks are planned alike in each and shared out, vectors meet in the
-cache and scores in the run folder.
+Scores are saved before anything is measured, and an interrupted run resumes. Several processes may
+share a run: each plans the same batches and chunks and computes its part. Vectors are exchanged
+through the cache, scores through the run folder.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from traceback import format_exception
 from unbag.errors import UnbagError, said_by
 from unbag.evaluation.embedding import BatchPlan, embed
 from unbag.evaluation.loading import Job, Loaded, errata_name, load_all
-from unbag.evaluation.measuring import judge
+from unbag.evaluation.measuring import measure_run
 from unbag.evaluation.plan import Plan, make_plan
 from unbag.evaluation.references import declared
 from unbag.evaluation.scoring import (
     PrecomputingScorer,
     QueryScoring,
     count_bounded,
-    count_cut,
+    count_truncated,
     in_chunks,
-    said_cut,
-    said_unknown,
     score_by_vectors,
+    truncation_message,
     unknown_words,
-    with_bounds,
+    unknown_words_message,
+    with_bound_notes,
 )
 from unbag.evaluation.store import (
     EVALUATION,
@@ -56,24 +56,24 @@ from unbag.types import (
 )
 from unbag.version import __version__
 
-FILE = "tracebacks.txt"
+TRACEBACKS = "tracebacks.txt"
 
 
 @dataclass(frozen=True)
 class Finished:
-    """What came of a run."""
+    """A finished run: its folder and its contents."""
 
     folder: EvaluationFolder
     contents: RunContents
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What could not be scored, measured or compared, and why."""
+        """What could not be scored, measured or compared, with reasons."""
         return self.contents.problems
 
 
 def run(job: Job, *, progress: Progress | None = None) -> Finished:
-    """Do the job, or what is left of it; together with others, if torchrun started several."""
+    """Do the job, or the rest of it; several processes of torchrun share the work."""
     progress = progress or Silent()
     team = init_distributed()
     _check(job)
@@ -89,7 +89,7 @@ def run(job: Job, *, progress: Progress | None = None) -> Finished:
         protocol=job.protocol,
         seed=job.seed,
         batch_size=job.batch_size,
-        # Scores of two versions do not belong in one run.
+        # A run must not mix scores of two versions.
         version=__version__,
     )
     record = _record(job, models, plan.fingerprints, loaded)
@@ -98,12 +98,12 @@ def run(job: Job, *, progress: Progress | None = None) -> Finished:
     ) as opened:
         folder = EvaluationFolder(opened)
         if not team.is_leader:
-            return _assist(job, items, plan, folder, record, progress, team)
-        grids, record = folder.begin(identity, record)
-        store = ScoreStore(folder.scores, least_seconds=job.save_seconds)
+            return _run_as_helper(job, items, plan, folder, record, progress, team)
+        batch_plans, record = folder.begin(identity, record)
+        store = ScoreStore(folder.scores, min_seconds=job.save_seconds)
         folder.take_over(store)
         team.wait()
-        work = Work(job, items, plan, folder, store, grids, progress, record, team)
+        work = Work(job, items, plan, folder, store, batch_plans, progress, record, team)
         try:
             failed = _score_all(work)
         except KeyboardInterrupt:
@@ -114,35 +114,35 @@ def run(job: Job, *, progress: Progress | None = None) -> Finished:
             raise
         finally:
             store.save()
-        record = with_bounds(work.record, store.bounded)
+        record = with_bound_notes(work.record, store.bounded)
         with paused_collector():
-            judged = judge(job, items, store, record, progress=progress, failed=failed)
-        judged.write_outcomes(folder.outcomes)
-        folder.write_contents(judged.contents)
+            measurements = measure_run(job, items, store, record, progress=progress, failed=failed)
+        measurements.write_outcomes(folder.outcomes)
+        folder.write_contents(measurements.contents)
         folder.write_state("failed" if failed else "done", record)
         folder.remove_vectors()
         team.wait()
-    return Finished(folder, judged.contents)
+    return Finished(folder, measurements.contents)
 
 
-def no_scorer(given: object) -> UnbagError:
-    """The error for something else, with what may have been meant."""
-    if isinstance(given, str):
-        found, hint = f"{given!r} is a name", f"write ub.load_scorer({given!r})"
-    elif isinstance(given, type):
-        found, hint = f"{given.__name__} is a class", f"make one: {given.__name__}(...)"
-    elif isinstance(given, DualEncoder):
-        found, hint = f"{given.name!r} is a dual encoder", "write ub.load_scorer(model)"
-    elif isinstance(given, Generator):
-        found, hint = f"{given.name!r} is a chat model", "write ub.load_scorer(model)"
+def no_scorer(value: object) -> UnbagError:
+    """The error for a value that is not a scorer, with a hint by its type."""
+    if isinstance(value, str):
+        problem, hint = f"{value!r} is a name", f"write ub.load_scorer({value!r})"
+    elif isinstance(value, type):
+        problem, hint = f"{value.__name__} is a class", f"make one: {value.__name__}(...)"
+    elif isinstance(value, DualEncoder):
+        problem, hint = f"{value.name!r} is a dual encoder", "write ub.load_scorer(model)"
+    elif isinstance(value, Generator):
+        problem, hint = f"{value.name!r} is a chat model", "write ub.load_scorer(model)"
     else:
-        found = f"a {type(given).__name__} was given in place of a scorer"
+        problem = f"a {type(value).__name__} was given in place of a scorer"
         hint = (
             'write a name such as "tiny:base", or ub.wrap(encode_image=..., encode_text=..., '
             "preprocess=..., name=...) for functions of your own"
         )
     return UnbagError(
-        found,
+        problem,
         expected="a scorer: name, fingerprint, scoring, is_blind and score(queries)",
         hint=hint,
     )
@@ -152,8 +152,8 @@ def _check(job: Job) -> None:
     for scorer in job.scorers:
         if not isinstance(scorer, Scorer):
             raise no_scorer(scorer)
-    given: Sequence[object] = job.benchmarks
-    for benchmark in given:
+    benchmarks: Sequence[object] = job.benchmarks
+    for benchmark in benchmarks:
         if not isinstance(benchmark, Benchmark):
             is_name = isinstance(benchmark, str)
             name = benchmark if is_name else "world-binding"
@@ -164,16 +164,16 @@ def _check(job: Job) -> None:
                 expected="a value of unbag.types.Benchmark",
                 hint=f"write ub.load_benchmark({name!r})",
             )
-    for what, some in (("model", job.scorers), ("benchmark", job.benchmarks)):
-        found = [thing.name for thing in some]
-        if not found:
-            raise UnbagError(f"no {what} was given", hint=f"name at least one {what}")
-        twice = sorted({name for name in found if found.count(name) > 1})
-        if twice:
+    for kind, values in (("model", job.scorers), ("benchmark", job.benchmarks)):
+        names = [value.name for value in values]
+        if not names:
+            raise UnbagError(f"no {kind} was given", hint=f"name at least one {kind}")
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
             raise UnbagError(
-                f"the {what} {twice[0]!r} was given twice",
-                expected="every name once, since results are kept by name",
-                hint=f"leave one of them out, or give one {what} another name",
+                f"the {kind} {repeated[0]!r} was given twice",
+                expected="every name once, because results are stored by name",
+                hint=f"leave one of them out, or give one {kind} another name",
             )
 
 
@@ -188,66 +188,68 @@ def _record(
         device=", ".join(sorted(devices)) or job.device,
         versions=versions(),
         fingerprints={
-            **{f"model {name}": print_ for name, print_ in models.items()},
-            **{f"benchmark {name}": print_ for name, print_ in benchmarks.items()},
+            **{f"model {name}": fingerprint for name, fingerprint in models.items()},
+            **{f"benchmark {name}": fingerprint for name, fingerprint in benchmarks.items()},
         },
         left_out=loaded.left_out,
         notes=loaded.notes,
         incomplete=loaded.incomplete,
         trained_on={
-            s.name: seen
+            s.name: collections
             for s in job.scorers
-            if (seen := (*declared(s), *job.trained_on.get(s.name, ())))
+            if (collections := (*declared(s), *job.trained_on.get(s.name, ())))
         },
     )
 
 
 def versions() -> dict[str, str]:
-    """Of everything that could change a number."""
-    found = {"python": platform.python_version(), "system": platform.platform()}
+    """Versions of everything that could change a number."""
+    installed = {"python": platform.python_version(), "system": platform.platform()}
     for package in ("unbag", "numpy", "torch", "pillow", "pyarrow", "scipy"):
         try:
-            found[package] = version(package)
+            installed[package] = version(package)
         except PackageNotFoundError:
-            found[package] = "not installed"
-    return found
+            installed[package] = "not installed"
+    return installed
 
 
 def _score_all(work: Work) -> list[str]:
-    """One scorer after the other; gives what went wrong, where a job continues without some."""
-    job, path = work.job, work.folder.path / FILE
+    """Run all scorers in turn; returns the failures if the job tolerates them."""
+    job, path = work.job, work.folder.path / TRACEBACKS
     problems: list[str] = []
     tracebacks = ""
-    # Those of an earlier process: its failures are tried again.
+    # Remove the tracebacks of an earlier process: its failures are tried again.
     path.unlink(missing_ok=True)
     for scorer in job.scorers:
         try:
             work.score(scorer)
         except Exception as error:
-            # In a team the others wait for this process: torchrun ends them when it ends. A disk
-            # that is full would fail every scorer alike.
+            # Other processes wait for this one, and torchrun ends them if it fails. A full disk
+            # would make every scorer fail.
             if not job.keeps_going or work.team.size > 1 or is_full(error):
                 raise
-            # The error itself is let go, with the memory it holds.
-            said, what = _in_a_line(error), str(error)
-            work.progress.say(f"{scorer.name} failed ({said}); going on without it")
+            # Store text only: the error object would keep memory alive.
+            summary, reason = _one_line(error), str(error)
+            work.progress.say(f"{scorer.name} failed ({summary}); going on without it")
             if not isinstance(error, UnbagError):
-                tracebacks += _whole(f"{scorer.name}\n\n{''.join(format_exception(error))}\n")
+                tracebacks += _printable(f"{scorer.name}\n\n{''.join(format_exception(error))}\n")
                 write_text(path, tracebacks)
-                what = (
-                    f"it failed with {said}\n{''.join(format_exception(error)).rstrip()}"
+                reason = (
+                    f"it failed with {summary}\n{''.join(format_exception(error)).rstrip()}"
                     if job.is_temporary
-                    else f"it failed with {said}; its traceback is in {path}, and the same command "
-                    "again tries only what is missing"
+                    else f"it failed with {summary}; its traceback is in {path}, and the same "
+                    "command again tries only what is missing"
                 )
-            problems.append(_whole(f"{scorer.name} on {', '.join(work.missing(scorer))}: {what}"))
-    every = set(work.items)
-    if problems and all(set(work.missing(s)) == every for s in job.scorers):
+            problems.append(
+                _printable(f"{scorer.name} on {', '.join(work.missing(scorer))}: {reason}")
+            )
+    all_benchmarks = set(work.items)
+    if problems and all(set(work.missing(s)) == all_benchmarks for s in job.scorers):
         raise UnbagError("\n".join(["no model could be scored", *problems]))
     return problems
 
 
-def _assist(
+def _run_as_helper(
     job: Job,
     items: Mapping[str, Sequence[Item]],
     plan: Plan,
@@ -256,8 +258,8 @@ def _assist(
     progress: Progress,
     team: Distributed,
 ) -> Finished:
-    """The same work without writing the run: the leader measures what all have scored."""
-    store = ScoreStore(folder.scores_of(team.rank), least_seconds=job.save_seconds)
+    """Score as a helper process, which does not write the run; the leader measures all scores."""
+    store = ScoreStore(folder.scores_of(team.rank), min_seconds=job.save_seconds)
     team.wait()
     work = Work(job, items, plan, folder, store, {}, progress, record, team)
     try:
@@ -271,20 +273,20 @@ def _assist(
 
 @dataclass
 class Work:
-    """A run in progress: what stays the same from scorer to scorer, and the record that grows."""
+    """State of a run in progress."""
 
     job: Job
     items: Mapping[str, Sequence[Item]]
     plan: Plan
     folder: EvaluationFolder
     store: ScoreStore
-    grids: dict[str, BatchPlan]
+    batch_plans: dict[str, BatchPlan]
     progress: Progress
     record: RunRecord
     team: Distributed = field(default_factory=Distributed)
 
     def missing(self, scorer: Scorer) -> list[str]:
-        """Benchmarks of which an item is not scored yet."""
+        """Benchmarks with unscored items."""
         return [
             name
             for name, items in self.items.items()
@@ -292,25 +294,25 @@ class Work:
         ]
 
     def score(self, scorer: Scorer) -> None:
-        """All benchmarks with one scorer, as far as they are not scored yet."""
+        """Score all benchmarks with one scorer, unless they are already scored."""
         missing = self.team.gather(self.missing(scorer))[0]
         if not missing:
             return
         if self.team.is_leader and (words := unknown_words(scorer, self.plan.prompts)):
-            self.progress.say(said_unknown(scorer.name, words))
+            self.progress.say(unknown_words_message(scorer.name, words))
         if isinstance(scorer, EmbeddingScorer):
-            self._by_vectors(scorer, missing)
+            self._score_by_vectors(scorer, missing)
             return
         if self.team.is_leader:
-            self._note(scorer, {}, count_cut(scorer, self.plan.captions))
+            self._report_problems(scorer, {}, count_truncated(scorer, self.plan.captions))
         if isinstance(scorer, PrecomputingScorer):
-            self._show_all(scorer)
-        asking = QueryScoring(scorer, tie_eps=self.job.protocol.tie_eps)
+            self._precompute(scorer)
+        scoring = QueryScoring(scorer, tie_eps=self.job.protocol.tie_eps)
         for name in missing:
-            self._by_queries(asking, name)
+            self._score_by_queries(scoring, name)
 
-    def _show_all(self, scorer: PrecomputingScorer) -> None:
-        """Each process encodes its share; then all have everything, from the cache."""
+    def _precompute(self, scorer: PrecomputingScorer) -> None:
+        """Encode the share of this process; then read the rest from the cache."""
         plan, team = self.plan, self.team
         cache = self.job.cache or (self.folder.vectors if team.size > 1 else None)
         if team.size > 1:
@@ -319,15 +321,15 @@ class Work:
             team.wait()
         scorer.precompute(plan.images, plan.prompts, cache=cache, progress=self.progress)
 
-    def _by_vectors(self, scorer: EmbeddingScorer, missing: Sequence[str]) -> None:
+    def _score_by_vectors(self, scorer: EmbeddingScorer, missing: Sequence[str]) -> None:
         is_fitted = isinstance(scorer, FittedScorer)
         vectors = embed(
             scorer.encoder,
             replace(self.plan, captions=(), prompts=()) if is_fitted else self.plan,
-            # Processes that share the work meet on disk.
+            # Several processes exchange vectors on disk.
             cache=self.job.cache or (self.folder.vectors if self.team.size > 1 else None),
-            grids=self.grids,
-            save_grids=lambda: self.folder.save_batches(self.grids),
+            batch_plans=self.batch_plans,
+            save_batch_plans=lambda: self.folder.save_batches(self.batch_plans),
             batch_size=self.job.batch_size,
             progress=self.progress,
             team=self.team,
@@ -336,9 +338,9 @@ class Work:
         if not self.team.is_leader:
             return
         if isinstance(scorer, FittedScorer):
-            own = scorer.caption_vectors(self.plan.captions).numpy()
-            vectors = replace(vectors, caption_ND=own)
-        self._note(scorer, vectors.damaged, vectors.truncated)
+            caption_ND = scorer.caption_vectors(self.plan.captions).numpy()
+            vectors = replace(vectors, caption_ND=caption_ND)
+        self._report_problems(scorer, vectors.damaged, vectors.truncated)
         for benchmark in self.job.benchmarks:
             name = benchmark.name
             if name not in missing:
@@ -356,44 +358,47 @@ class Work:
                 for chunk in scored:
                     self.store.add(Key(name, scorer.name), [(by_id[s.item], s) for s in chunk])
 
-    def _by_queries(self, asking: QueryScoring, name: str) -> None:
-        items, rows, key = self.items[name], self.plan.rows[name], Key(name, asking.scorer.name)
-        # Items of one image stand together, so that a scorer that is asked can share it.
-        order = sorted(range(len(items)), key=lambda n: int(rows[n].image_P[0]))
+    def _score_by_queries(self, scoring: QueryScoring, name: str) -> None:
+        items, rows, key = self.items[name], self.plan.rows[name], Key(name, scoring.scorer.name)
+        # Items of one image are adjacent, so that a scorer can encode it once.
+        order = sorted(range(len(items)), key=lambda i: int(rows[i].image_P[0]))
         done = self.team.gather(set(self.store.get(key)))[0]
-        chunks = in_chunks([items[n] for n in order], asking.scorer)
-        todo = [chunk for chunk in chunks if any(item.id not in done for item in chunk)]
-        mine = self.team.mine(todo)
-        with self.progress.task(f"{asking.scorer.name}: {name}", sum(map(len, mine))) as advance:
-            for chunk in mine:
+        chunks = in_chunks([items[i] for i in order], scoring.scorer)
+        pending = [chunk for chunk in chunks if any(item.id not in done for item in chunk)]
+        own_chunks = self.team.mine(pending)
+        with self.progress.task(
+            f"{scoring.scorer.name}: {name}", sum(map(len, own_chunks))
+        ) as advance:
+            for chunk in own_chunks:
                 by_id = {item.id: item for item in chunk}
-                before = count_bounded(asking.scorer)
-                found = asking.chunk(chunk)
-                self._note(asking.scorer, asking.damaged, 0)
-                bounded = count_bounded(asking.scorer) - before
-                self.store.add(key, [(by_id[s.item], s) for s in found], bounded=bounded)
+                before = count_bounded(scoring.scorer)
+                scores = scoring.chunk(chunk)
+                self._report_problems(scoring.scorer, scoring.damaged, 0)
+                bounded = count_bounded(scoring.scorer) - before
+                self.store.add(key, [(by_id[s.item], s) for s in scores], bounded=bounded)
                 advance(len(chunk))
         if self.team.size == 1:
             return
-        # Wait for the others, and take over what they scored.
+        # Wait for the other processes, and import their scores.
         self.store.save()
-        damaged = self.team.gather(asking.damaged)
+        damaged = self.team.gather(scoring.damaged)
         if self.team.is_leader:
-            self._note(asking.scorer, {n: why for one in damaged for n, why in one.items()}, 0)
+            all_damaged = {image: reason for part in damaged for image, reason in part.items()}
+            self._report_problems(scoring.scorer, all_damaged, 0)
             self.folder.take_over(self.store)
         self.team.wait()
 
-    def _note(self, scorer: Scorer, damaged: Mapping[str, str], truncated: int) -> None:
-        """Say and record what was found, before the scores that depend on it are kept."""
+    def _report_problems(self, scorer: Scorer, damaged: Mapping[str, str], truncated: int) -> None:
+        """Show and record damaged images and cut captions, before the scores are saved."""
         if not self.team.is_leader:
             return
-        new = {name: why for name, why in damaged.items() if name not in self.record.damaged}
+        new = {name: reason for name, reason in damaged.items() if name not in self.record.damaged}
         if not new and not truncated:
             return
         for name, reason in new.items():
             self.progress.say(f"image {name} cannot be used ({reason}); its items count as invalid")
         if truncated:
-            self.progress.say(said_cut(scorer, truncated))
+            self.progress.say(truncation_message(scorer, truncated))
         self.record = replace(
             self.record,
             damaged=tuple(sorted({*self.record.damaged, *damaged})),
@@ -402,13 +407,13 @@ class Work:
         self.folder.write_state("running", self.record)
 
 
-def _in_a_line(error: Exception) -> str:
+def _one_line(error: Exception) -> str:
     if isinstance(error, UnbagError):
         return error.message.partition("\n")[0]
-    kind, said = type(error).__name__, said_by(error)
-    return said if said == kind else f"{kind}: {said}"
+    kind, message = type(error).__name__, said_by(error)
+    return message if message == kind else f"{kind}: {message}"
 
 
-def _whole(text: str) -> str:
-    """Without half characters, which no file could hold."""
+def _printable(text: str) -> str:
+    """The text without lone surrogates, which UTF-8 cannot encode."""
     return text.encode(errors="backslashreplace").decode()

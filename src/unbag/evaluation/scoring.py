@@ -1,7 +1,8 @@
-"""Score items: by comparing stored vectors, or by asking a scorer about queries, matrices or items.
+"""Score items, by comparing stored vectors or by calling a scorer for queries, matrices or items.
 
-Also what a reader of scores must know of the scorer: probabilities that are only upper bounds,
-captions that were cut, words that the model does not know.
+The module also reports limits of a scorer: probabilities that are only upper bounds, truncated
+captions, and words that the model does not know.
+
 Dimensions: P images, C captions of an item, M cells or queries of many items, B images of a
 block.
 """
@@ -46,20 +47,20 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from torch import Tensor
 
-    Shown: TypeAlias = str | Path | ImageSource | Image
+    ImageInput: TypeAlias = str | Path | ImageSource | Image
 
 CHUNK = 64
-"""Items scored and saved together, unless a scorer says how many; a continued run does whole chunks
-again."""
+"""Items scored and saved together, unless the scorer sets another number; a resumed run repeats
+whole chunks."""
 _BLOCK = 256
-"""Images that are opened and embedded together where only a matrix of scores is wanted."""
-_NUMBERS = 20_000_000
-"""Numbers gathered at once when vectors are compared: cells times dimensions."""
-_WIDE = 64
-"""Captions from which on a product of matrices beats gathering vectors cell by cell."""
-_LARGEST_CROSS = 1_000_000
-_LARGEST_KEPT = 50_000_000
-_SHOWN = 8
+"""Images that are opened and embedded together for a score matrix."""
+_MAX_NUMBERS = 20_000_000
+"""Cells x dimensions gathered at once when vectors are compared."""
+_MIN_WIDE = 64
+"""From this many captions a matrix product is faster than gathering vectors cell by cell."""
+_MAX_PAIRS = 1_000_000
+_MAX_CACHED_CELLS = 50_000_000
+_MAX_LISTED = 8
 
 
 def score_by_vectors(
@@ -71,18 +72,18 @@ def score_by_vectors(
     tie_eps: float = 0.0,
     compares_captions: bool = False,
 ) -> Iterator[list[Scores]]:
-    """Compare stored vectors; no model is called. Yields a chunk at a time."""
+    """Score items by comparing stored vectors, one chunk at a time; no model is called."""
     import torch
 
     images = torch.from_numpy(embeddings.image_ND)
     captions = torch.from_numpy(embeddings.caption_ND)
-    most = _NUMBERS // max(1, embeddings.caption_ND.shape[1])
-    for chunk in _by_cells(items, rows, most):
+    max_cells = _MAX_NUMBERS // max(1, embeddings.caption_ND.shape[1])
+    for chunk in _item_chunks(items, rows, max_cells):
         first = chunk[0][0]
         if is_large(first):
             yield [_rank_by_vectors(scorer, *chunk[0], images, captions, tie_eps)]
-        elif len(first.captions) >= _WIDE:
-            # Items that share many captions, as classes do: one product of matrices.
+        elif len(first.captions) >= _MIN_WIDE:
+            # Items that share many captions, such as classes: one matrix product.
             image_M = np.concatenate([row.image_P for _, row in chunk])
             gallery = captions[chunk[0][1].caption_C]
             score_M = scorer.compare_all(images[image_M], gallery).double().numpy().ravel()
@@ -91,29 +92,29 @@ def score_by_vectors(
             image_M = np.concatenate([np.repeat(r.image_P, len(r.caption_C)) for _, r in chunk])
             caption_M = np.concatenate([np.tile(r.caption_C, len(r.image_P)) for _, r in chunk])
             value_M = scorer.compare(images[image_M], captions[caption_M]).double().numpy()
-            found = split(value_M, [item for item, _ in chunk])
+            scores = split(value_M, [item for item, _ in chunk])
             if compares_captions:
-                for at, (_, row) in enumerate(chunk):
+                for i, (_, row) in enumerate(chunk):
                     # Summed pair by pair, so that equal vectors tie exactly.
                     vector_CD = captions[row.caption_C].double()
                     cosine_CC = (vector_CD[:, None] * vector_CD[None]).sum(dim=-1).numpy()
-                    found[at] = replace(found[at], caption_CC=cosine_CC)
-            yield found
+                    scores[i] = replace(scores[i], caption_CC=cosine_CC)
+            yield scores
 
 
-def _by_cells(
-    items: Sequence[Item], rows: Sequence[Rows], most: int
+def _item_chunks(
+    items: Sequence[Item], rows: Sequence[Rows], max_cells: int
 ) -> Iterator[list[tuple[Item, Rows]]]:
-    """Consecutive items, a limited number of cells together; wide ones only with their like."""
+    """Chunks of consecutive items with at most `max_cells` cells; wide items share all captions."""
     chunk: list[tuple[Item, Rows]] = []
     cells = 0
     for item, row in zip(items, rows, strict=True):
         size = len(item.images) * len(item.captions)
         if chunk:
             last, last_row = chunk[-1]
-            is_wide = max(len(last.captions), len(item.captions)) >= _WIDE
-            is_apart = is_wide and last_row.caption_C is not row.caption_C
-            if cells + size > most or is_large(last) or is_large(item) or is_apart:
+            is_wide = max(len(last.captions), len(item.captions)) >= _MIN_WIDE
+            differs = is_wide and last_row.caption_C is not row.caption_C
+            if cells + size > max_cells or is_large(last) or is_large(item) or differs:
                 yield chunk
                 chunk, cells = [], 0
         chunk.append((item, row))
@@ -139,7 +140,7 @@ def _rank_by_vectors(
 
 
 def is_large(item: Item) -> bool:
-    """Only ranks of it are kept."""
+    """Whether only ranks of an item are stored."""
     return isinstance(item.truth, Sparse)
 
 
@@ -150,7 +151,7 @@ def ranked(item: Item, block: Callable[[int, int], FloatArray], tie_eps: float) 
 
 
 def split(value_M: FloatArray, items: Sequence[Item]) -> list[Scores]:
-    """Numbers of many items, cell after cell, as the matrix of each."""
+    """Split the cells of many items into one score matrix per item."""
     shapes = [(len(item.images), len(item.captions)) for item in items]
     ends = np.cumsum([p * c for p, c in shapes])[:-1]
     parts = np.split(value_M, ends)
@@ -161,14 +162,14 @@ def split(value_M: FloatArray, items: Sequence[Item]) -> list[Scores]:
 
 
 def in_chunks(items: Sequence[Item], scorer: Scorer) -> list[Sequence[Item]]:
-    """Items that are scored and saved together."""
+    """Split items into chunks that are scored and saved together."""
     size = scorer.items_at_once if isinstance(scorer, QuickScorer) else CHUNK
     return [items[start : start + size] for start in range(0, len(items), size)]
 
 
 @runtime_checkable
 class PrecomputingScorer(Scorer, Protocol):
-    """A scorer that wants to know all inputs before it is asked, to encode each once."""
+    """A scorer that receives all inputs before `score`, to encode each once."""
 
     def precompute(
         self,
@@ -178,54 +179,56 @@ class PrecomputingScorer(Scorer, Protocol):
         cache: Path | None,
         progress: Progress,
     ) -> None:
-        """An image that cannot be opened is no error here; `score` raises for it as ever."""
+        """Encode all inputs; ignores images that cannot be opened, for which `score` raises."""
 
 
 @runtime_checkable
 class QuickScorer(Scorer, Protocol):
-    """A scorer to which items are little work, so that it wants many at once."""
+    """A fast scorer that needs many items per call."""
 
     items_at_once: int
 
 
 @dataclass
 class QueryScoring:
-    """Scores items by asking the scorer, a chunk of items at a time."""
+    """Scores chunks of items by calling a scorer."""
 
     scorer: Scorer
     tie_eps: float = 0.0
-    """Ranks fix their ties when they are made; other scores are compared later."""
+    """For ranks only, whose ties are resolved here; other scores are compared later."""
     damaged: dict[str, str] = field(default_factory=dict)
-    """Name of each image that could not be opened, or not taken by the model, with the reason."""
+    """Images that could not be opened or that the model rejected: name -> reason."""
     _unfit: dict[str, str] = field(default_factory=dict)
-    """The same by key, for those that could be opened."""
+    """Images that the model rejected: key -> reason."""
 
     def chunk(self, items: Sequence[Item]) -> list[Scores]:
-        """Scores of a few items; equal queries are asked once."""
+        """Score a chunk of items; equal queries are scored once."""
         scorer = self.scorer
         if isinstance(scorer, ItemScorer):
             is_ranked = [isinstance(scorer, MatrixScorer) and is_large(item) for item in items]
-            done = [self._rank(i) for i, is_one in zip(items, is_ranked, strict=True) if is_one]
-            rest = [item for item, is_one in zip(items, is_ranked, strict=True) if not is_one]
-            return done + (self._whole(scorer, rest) if rest else [])
-        done = [self._rank(item) for item in items if is_large(item)]
+            scores = [
+                self._rank(item) for item, is_one in zip(items, is_ranked, strict=True) if is_one
+            ]
+            unranked = [item for item, is_one in zip(items, is_ranked, strict=True) if not is_one]
+            return scores + (self._whole(scorer, unranked) if unranked else [])
+        scores = [self._rank(item) for item in items if is_large(item)]
         dense = [item for item in items if not is_large(item)]
         place: dict[tuple[int, object, object], int] = {}
         queries: list[Query] = []
         cell_of: list[int] = []
         for query in (q for item in dense for q in queries_of(item)):
-            # Loaders share image objects, so identity finds the repeats without hashing pixels.
+            # Loaders share image objects, so ids find repeats without hashing pixels.
             key = (id(query.image), query.caption, query.question)
             if key not in place:
                 place[key] = len(queries)
                 queries.append(query)
             cell_of.append(place[key])
         if queries:
-            done += split(self.ask(queries)[cell_of], dense)
-        return done
+            scores += split(self.ask(queries)[cell_of], dense)
+        return scores
 
     def _whole(self, scorer: ItemScorer, items: Sequence[Item]) -> list[Scores]:
-        """Items as wholes; those with a damaged image get NaN, and the others are asked again."""
+        """Score whole items; those with a damaged image get NaN, and the others are retried."""
         try:
             return checked_scores(scorer, scorer.score_items(items), items)
         except (OSError, ValueError) as error:
@@ -236,41 +239,43 @@ class QueryScoring:
         self.damaged |= {
             p.name: reasons[id(p)] for item in items for p in item.images if reasons[id(p)]
         }
-        whole = [item for item in items if not any(reasons[id(p)] for p in item.images)]
-        found = self._whole(scorer, whole) if whole else []
-        by_id = {scores.item: scores for scores in found}
-        nothing = {i.id: Scores(i.id, np.full(i.truth.shape, np.nan)) for i in items}
-        return [by_id.get(item.id, nothing[item.id]) for item in items]
+        intact = [item for item in items if not any(reasons[id(p)] for p in item.images)]
+        scores_of_intact = self._whole(scorer, intact) if intact else []
+        by_id = {scores.item: scores for scores in scores_of_intact}
+        missing_scores = {i.id: Scores(i.id, np.full(i.truth.shape, np.nan)) for i in items}
+        return [by_id.get(item.id, missing_scores[item.id]) for item in items]
 
     def ask(self, queries: Sequence[Query]) -> FloatArray:
-        """One number a query; NaN where the image is damaged."""
+        """One score per query; NaN if the image is damaged."""
         try:
             return checked_numbers(self.scorer, self.scorer.score(queries), len(queries))
         except (OSError, ValueError) as error:
             failure = error
-        # Find the damaged image among many; a scorer that fails on whole ones is a bug.
+        # Find the damaged images; if there are none the scorer has a bug.
         value_M = np.full(len(queries), np.nan)
         places: dict[int, list[int]] = {}
         for i, query in enumerate(queries):
             places.setdefault(id(query.image), []).append(i)
-        found = False
-        for at in places.values():
-            image, part = queries[at[0]].image, [queries[i] for i in at]
+        found_damaged = False
+        for indices in places.values():
+            image, part = queries[indices[0]].image, [queries[i] for i in indices]
             reason = self._why_damaged(image)
             if not reason:
                 try:
-                    value_M[at] = checked_numbers(self.scorer, self.scorer.score(part), len(part))
+                    value_M[indices] = checked_numbers(
+                        self.scorer, self.scorer.score(part), len(part)
+                    )
                     continue
                 except ImageError as unfit:
                     reason = self._remember(unfit)
-            found = True
+            found_damaged = True
             self.damaged[image.name] = reason
-        if not found:
+        if not found_damaged:
             raise failure
         return value_M
 
     def _remember(self, error: Exception) -> str:
-        """What a model said of an image that it cannot take."""
+        """Store and return the reason why the model rejected an image."""
         if not isinstance(error, ImageError):
             return ""
         return self._unfit.setdefault(error.key, error.message)
@@ -286,14 +291,14 @@ class QueryScoring:
         scorer = self.scorer
         cells = len(item.images) * len(item.captions)
         if isinstance(scorer, MatrixScorer):
-            # Ranking asks for every block twice; the model is asked once while memory allows.
+            # Ranking reads every block twice; scores are cached if they fit in memory.
             block = partial(self._rows, scorer, item)
-            return ranked(item, cache(block) if cells <= _LARGEST_KEPT else block, self.tie_eps)
-        if cells > _LARGEST_CROSS:
+            return ranked(item, cache(block) if cells <= _MAX_CACHED_CELLS else block, self.tie_eps)
+        if cells > _MAX_PAIRS:
             raise UnbagError(
                 f"{scorer.name} scores pairs one by one, and {item.id!r} has "
                 f"{len(item.images)} x {len(item.captions)} of them",
-                expected=f"at most {_LARGEST_CROSS} pairs, or a scorer with score_matrix",
+                expected=f"at most {_MAX_PAIRS} pairs, or a scorer with score_matrix",
                 hint="leave the retrieval benchmarks out for this model",
             )
         score_PC = np.concatenate(
@@ -323,12 +328,12 @@ class QueryScoring:
 
 
 def queries_of(item: Item) -> list[Query]:
-    """Every image with every caption, row by row."""
+    """Queries of every image with every caption, row by row."""
     return [Query(p, c, item.question) for p in item.images for c in item.captions]
 
 
 def checked_numbers(scorer: Scorer, numbers: object, expected: int) -> FloatArray:
-    """As float64, if there are as many as were asked for; NaN passes, and is counted later."""
+    """The numbers as float64, after checking their count; NaN is allowed and counted later."""
     value_M = _as_float(scorer, numbers)
     if value_M.shape != (expected,):
         kind = "few" if value_M.size < expected else "many"
@@ -336,102 +341,102 @@ def checked_numbers(scorer: Scorer, numbers: object, expected: int) -> FloatArra
             f"scorer {scorer.name!r} returned too {kind} numbers: "
             f"shape {value_M.shape} for {expected} queries",
             expected=f"one number for each query, shape ({expected},)",
-            hint="mend the score method of this scorer",
+            hint="fix the score method of this scorer",
         )
     return value_M
 
 
-def checked_scores(scorer: Scorer, found: Sequence[Scores], items: Sequence[Item]) -> list[Scores]:
-    """The scores of whole items, if they are of these items and of their shapes."""
+def checked_scores(scorer: Scorer, scores: Sequence[Scores], items: Sequence[Item]) -> list[Scores]:
+    """The scores of whole items, after checking their ids and shapes."""
     expected = [(item.id, tuple(item.truth.shape)) for item in items]
-    got = [(s.item, None if s.values is None else s.values.shape) for s in found]
-    if got != expected:
-        at = next(
-            (i for i, (a, b) in enumerate(zip(got, expected, strict=False)) if a != b),
-            min(len(got), len(expected)),
+    received = [(s.item, None if s.values is None else s.values.shape) for s in scores]
+    if received != expected:
+        i = next(
+            (i for i, (a, b) in enumerate(zip(received, expected, strict=False)) if a != b),
+            min(len(received), len(expected)),
         )
         raise UnbagError(
-            f"scorer {scorer.name!r} returned {got[at] if at < len(got) else 'nothing'} as number "
-            f"{at + 1} of {len(got)}",
-            expected=f"the scores of {len(items)} items, here {expected[at]}"
-            if at < len(expected)
+            f"scorer {scorer.name!r} returned {received[i] if i < len(received) else 'nothing'} as "
+            f"number {i + 1} of {len(received)}",
+            expected=f"the scores of {len(items)} items, here {expected[i]}"
+            if i < len(expected)
             else f"no more than {len(items)}",
-            hint="mend the score_items method of this scorer",
+            hint="fix the score_items method of this scorer",
         )
-    return list(found)
+    return list(scores)
 
 
 def _as_float(scorer: Scorer, numbers: object) -> FloatArray:
-    """Numbers of any library and precision as float64."""
+    """Convert numbers of any library and precision to float64."""
     if hasattr(numbers, "detach"):
         numbers = numbers.detach().cpu().double()
     try:
-        found = np.asarray(numbers)
-        if found.dtype.kind not in "fiub":
-            raise TypeError(f"values of type {found.dtype}")
+        array = np.asarray(numbers)
+        if array.dtype.kind not in "fiub":
+            raise TypeError(f"values of type {array.dtype}")
     except (TypeError, ValueError) as error:
         raise UnbagError(
             f"scorer {scorer.name!r} returned {type(numbers).__name__}: {error}",
             expected="numbers: a list, an array or a tensor",
-            hint="mend the score method of this scorer",
+            hint="fix the score method of this scorer",
         ) from error
-    return found.astype(np.float64)
+    return array.astype(np.float64)
 
 
-def answered(image: Shown, captions: Sequence[Caption], scorer: Scorer) -> Scores:
-    """One image with some captions; NaN where no rule could read a chat model's answer."""
+def score_image(image: ImageInput, captions: Sequence[Caption], scorer: Scorer) -> Scores:
+    """Score one image with some captions; NaN if a chat model's answer could not be parsed."""
     captions = _checked_captions(captions)
-    shown = opened(_as_image(image))
+    source = check_opens(_as_image(image))
     if isinstance(scorer, MatrixScorer) and not isinstance(scorer, ItemScorer):
-        score_PC = scorer.score_matrix([shown], captions)
+        score_PC = scorer.score_matrix([source], captions)
         score_C = checked_numbers(scorer, score_PC.reshape(-1), len(captions))
         return Scores("picture", score_C[None])
     no_truth = np.zeros((1, len(captions)), dtype=np.bool_)
-    item = Item("picture", (shown,), tuple(captions), no_truth)
+    item = Item("picture", (source,), tuple(captions), no_truth)
     scoring = QueryScoring(scorer)
-    found = scoring.chunk([item])[0]
+    scores = scoring.chunk([item])[0]
     for reason in scoring.damaged.values():
         raise UnbagError(
             reason,
-            expected="an image of a shape that this model takes",
-            hint="cut it to a usual shape",
+            expected="an image of a shape that this model supports",
+            hint="crop it to a usual shape",
         )
-    if not found.unparsed:
-        return found
-    # A benchmark counts such an answer as wrong; here there is no truth it could miss.
-    return replace(found, values=np.full(no_truth.shape, np.nan))
+    if not scores.unparsed:
+        return scores
+    # A benchmark counts an unparsed answer as wrong; here there is no truth.
+    return replace(scores, values=np.full(no_truth.shape, np.nan))
 
 
 def score_images(
-    images: Sequence[Shown], captions: Sequence[Caption], scorer: Scorer
+    images: Sequence[ImageInput], captions: Sequence[Caption], scorer: Scorer
 ) -> FloatArray:
-    """A row per image, [images, captions], as `answered` scores each of them."""
+    """Scores of `score_image` for several images: [images, captions]."""
     captions = _checked_captions(captions)
-    shown = [opened(_as_image(one)) for one in images]
+    sources = [check_opens(_as_image(source)) for source in images]
     if not isinstance(scorer, MatrixScorer) or isinstance(scorer, ItemScorer):
-        rows = [answered(one, captions, scorer).values for one in shown]
+        rows = [score_image(source, captions, scorer).values for source in sources]
         return np.concatenate([row for row in rows if row is not None])
-    found = []
-    for start in range(0, len(shown), _BLOCK):
-        block = shown[start : start + _BLOCK]
+    blocks = []
+    for start in range(0, len(sources), _BLOCK):
+        block = sources[start : start + _BLOCK]
         score_PC = _as_float(scorer, scorer.score_matrix(block, captions))
         count = len(block) * len(captions)
-        found.append(checked_numbers(scorer, score_PC.reshape(-1), count).reshape(len(block), -1))
-    return np.concatenate(found)
+        blocks.append(checked_numbers(scorer, score_PC.reshape(-1), count).reshape(len(block), -1))
+    return np.concatenate(blocks)
 
 
 def _checked_captions(captions: Iterable[Caption]) -> list[Caption]:
-    found = list(captions) if isinstance(captions, Iterable) else []
-    if isinstance(captions, str) or not found:
+    checked = list(captions) if isinstance(captions, Iterable) else []
+    if isinstance(captions, str) or not checked:
         raise UnbagError(
             f"captions are {captions!r}",
             expected="a list of at least one caption",
             hint='write ["a caption", "another one"]',
         )
-    for at, caption in enumerate(found):
+    for i, caption in enumerate(checked):
         if not isinstance(caption, str | Ensemble):
             raise UnbagError(
-                f"caption {at + 1} of {len(found)} is {caption!r}",
+                f"caption {i + 1} of {len(checked)} is {caption!r}",
                 expected="a string, or unbag.types.Ensemble",
                 hint="leave it out, or write it as text",
             )
@@ -443,41 +448,41 @@ def _checked_captions(captions: Iterable[Caption]) -> list[Caption]:
                     hint="type the caption again; a terminal that is not set to UTF-8 may be "
                     "the reason",
                 )
-    return found
+    return checked
 
 
-def _as_image(given: Shown) -> ImageSource:
+def _as_image(image: ImageInput) -> ImageSource:
     from PIL import ImageOps
     from PIL.Image import Image
 
-    if isinstance(given, str | Path):
-        # A photograph of the user's own: as its camera was held, which is how people see it.
-        return FileImage(Path(given), turn_upright=True)
-    if isinstance(given, Image):
-        if given.mode[0] in "IF":
+    if isinstance(image, str | Path):
+        # A photograph of the user's own: apply its EXIF orientation.
+        return FileImage(Path(image), turn_upright=True)
+    if isinstance(image, Image):
+        if image.mode[0] in "IF":
             raise UnbagError(
-                f"the image has pixels of mode {given.mode}",
+                f"the image has pixels of mode {image.mode}",
                 expected="8 bits a channel",
                 hint="give the path of its file, or convert it to RGB",
             )
         try:
-            upright = ImageOps.exif_transpose(given)
-            # By way of alpha Pillow does not warn of a palette with transparency.
-            whole = upright.convert("RGBA") if upright.mode == "P" else upright
-            return PixelImage(np.asarray(whole.convert("RGB")), "image")
+            upright = ImageOps.exif_transpose(image)
+            # Going through RGBA avoids Pillow's warning about palettes with transparency.
+            opaque = upright.convert("RGBA") if upright.mode == "P" else upright
+            return PixelImage(np.asarray(opaque.convert("RGB")), "image")
         except (OSError, ValueError) as error:
             raise _not_opened("image", error) from error
-    if not isinstance(given, ImageSource):
+    if not isinstance(image, ImageSource):
         raise UnbagError(
-            f"a {type(given).__name__} was given in place of an image",
+            f"a {type(image).__name__} was given in place of an image",
             expected="a path, an image of Pillow, or an image: key, name and open()",
             hint="for an array of bytes [height, width, 3], write unbag.data.PixelImage(array)",
         )
-    return given
+    return image
 
 
-def opened(image: ImageSource) -> ImageSource:
-    """The same, if it can be opened."""
+def check_opens(image: ImageSource) -> ImageSource:
+    """Return the image; an error if it cannot be opened."""
     try:
         image.open()
     except (OSError, ValueError) as error:
@@ -496,57 +501,57 @@ def _not_opened(name: str, error: Exception) -> UnbagError:
 
 
 @runtime_checkable
-class Bounding(Protocol):
-    """A model that sometimes only knows how large a probability can be, and counts it.
+class ReportsBounds(Protocol):
+    """A model that counts the probabilities for which it only knows an upper bound.
 
-    A server lists the likeliest tokens only. An answer that is not among them gets the largest
-    probability it can have: a number, but not one to be quoted without saying so.
+    A server lists only the likeliest tokens. An answer that is not among them gets the largest
+    probability it can have, which must be reported as a bound.
     """
 
     @property
     def bounded(self) -> int:
-        """Such probabilities so far."""
+        """Number of upper bounds so far."""
 
 
 def count_bounded(scorer: Scorer) -> int:
-    """By the scorer's model so far; 0 for one that always knows."""
+    """Number of upper bounds of the scorer's model so far; 0 if it has none."""
     model = getattr(scorer, "model", None)
-    return model.bounded if isinstance(model, Bounding) else 0
+    return model.bounded if isinstance(model, ReportsBounds) else 0
 
 
-def said_bounded(scorer: str, count: int) -> str:
-    """For a user."""
-    one = "1 probability is an upper bound"
-    some = one if count == 1 else f"{count:,} probabilities are upper bounds"
-    return f"{scorer}: {some}, because the server lists the likeliest tokens only"
+def bounds_message(scorer: str, count: int) -> str:
+    """The message for users about upper bounds."""
+    singular = "1 probability is an upper bound"
+    text = singular if count == 1 else f"{count:,} probabilities are upper bounds"
+    return f"{scorer}: {text}, because the server lists the likeliest tokens only"
 
 
-def with_bounds(record: RunRecord, bounded: Mapping[Key, int]) -> RunRecord:
+def with_bound_notes(record: RunRecord, bounded: Mapping[Key, int]) -> RunRecord:
     """The record with a note on every benchmark whose scores hold bounds."""
     notes = dict(record.notes)
-    for key, count in bounded.items():
-        notes[key.benchmark] = (*notes.get(key.benchmark, ()), said_bounded(key.scorer, count))
+    for key, n in bounded.items():
+        notes[key.benchmark] = (*notes.get(key.benchmark, ()), bounds_message(key.scorer, n))
     return replace(record, notes=notes)
 
 
 @runtime_checkable
-class Cutting(Protocol):
-    """A scorer that cuts long captions, and says so: as a dual encoder does."""
+class CountsTokens(Protocol):
+    """A scorer or encoder that truncates long captions and can count tokens."""
 
     @property
     def context(self) -> int:
-        """Tokens a caption can have, special ones included."""
+        """Maximum tokens of a caption, including special tokens."""
 
     def count_tokens(self, captions: Sequence[str]) -> list[int]:
-        """Before cutting, special ones included."""
+        """Tokens of each caption before truncation, including special tokens."""
 
 
-def count_cut(scorer: Scorer, captions: Iterable[Caption]) -> int:
-    """Unique prompts longer than the context; 0 for a scorer that cuts none, or does not say."""
+def count_truncated(scorer: Scorer, captions: Iterable[Caption]) -> int:
+    """Unique prompts longer than the context; 0 if the scorer does not truncate or does not say."""
     if isinstance(scorer, FittedScorer):
         return 0
     reader = scorer.encoder if isinstance(scorer, EmbeddingScorer) else scorer
-    if not isinstance(reader, Cutting):
+    if not isinstance(reader, CountsTokens):
         return 0
     prompts: dict[str, None] = {}
     for caption in captions:
@@ -554,26 +559,26 @@ def count_cut(scorer: Scorer, captions: Iterable[Caption]) -> int:
     return sum(count > reader.context for count in reader.count_tokens(list(prompts)))
 
 
-def said_cut(scorer: Scorer, count: int) -> str:
-    """For a user."""
+def truncation_message(scorer: Scorer, count: int) -> str:
+    """The message for users about truncated captions."""
     captions = "1 caption" if count == 1 else f"{count:,} captions"
     return f"{scorer.name} cut {captions} to its context length"
 
 
 @runtime_checkable
-class WordReader(Protocol):
-    """Reads word by word, and says which words it was not taught.
+class ReportsUnknownWords(Protocol):
+    """A model with a fixed vocabulary of words that can list the unknown ones.
 
-    It takes all such words for one and the same: captions that differ in them alone get one score,
-    which looks like blindness to word order and is none.
+    Such a model treats all unknown words alike. Captions that differ only in them get the same
+    score, which must not be mistaken for blindness to word order.
     """
 
     def unknown_words(self, captions: Sequence[str]) -> list[str]:
-        """Each once, in their order."""
+        """The unknown words, each once, in order."""
 
 
 def unknown_words(scorer: Scorer, captions: Sequence[str]) -> list[str]:
-    """To the scorer or its model; none for a scorer that reads pieces of words, or no captions."""
+    """Words unknown to the scorer or its model; none for models without a fixed vocabulary."""
     if isinstance(scorer, FittedScorer):
         return []
     if isinstance(scorer, EmbeddingScorer):
@@ -582,13 +587,13 @@ def unknown_words(scorer: Scorer, captions: Sequence[str]) -> list[str]:
 
 
 def unknown_to(reader: object, captions: Sequence[str]) -> list[str]:
-    """To a model; none where it does not say."""
-    return reader.unknown_words(captions) if isinstance(reader, WordReader) else []
+    """Words unknown to a model; none if it does not say."""
+    return reader.unknown_words(captions) if isinstance(reader, ReportsUnknownWords) else []
 
 
-def said_unknown(scorer: str, words: Sequence[str]) -> str:
-    """For a user."""
-    rest = len(words) - _SHOWN
+def unknown_words_message(scorer: str, words: Sequence[str]) -> str:
+    """The message for users about unknown words."""
+    rest = len(words) - _MAX_LISTED
     more = f" (and {rest:,} more {'word' if rest == 1 else 'words'})" if rest > 0 else ""
-    shown = ", ".join(words[:_SHOWN])
+    shown = ", ".join(words[:_MAX_LISTED])
     return f"{scorer} does not know: {shown}{more}: unknown words are all one token to it"

@@ -1,6 +1,6 @@
-"""The folder of a run: what was asked, how far it is, the scores so far, and the results.
+"""Read and write the folder of an evaluation: its identity, state, scores and results.
 
-Scores are one Parquet file that is whole at every moment.
+All scores are in one Parquet file, which is replaced atomically.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 EVALUATION = "evaluation"
-"""The kind of a folder of results."""
+"""The kind of run folder."""
 _CONTENTS = ("problems", "warnings", "results", "comparisons", "references", "failures")
 """Fields of `RunContents` that have a file of their own."""
-_MOST_CAPTIONS = 16
-"""Captions are written beside the scores only for items this small: a classification set would
-repeat its thousand class names on every row."""
+_MAX_CAPTIONS = 16
+"""Captions are stored only for items with at most this many: classification would otherwise repeat
+its class names in every row."""
 _BOUNDED = b"bounded"
-"""Where the counts of upper bounds stand in the file's metadata."""
+"""Metadata key of the counts of upper bounds."""
 _SORTED = json.JSONEncoder(sort_keys=True)
-"""Made once: `json.dumps` makes one a call."""
+"""A shared encoder, because `json.dumps` creates one per call."""
 _RANKS = {
     "greater": "greater_Q",
     "equal": "equal_Q",
@@ -57,9 +57,9 @@ _RANKS = {
     "top": "top_QK",
     "top_score": "top_score_QK",
 }
-"""Columns of ranks, and the fields of `Ranks` that they hold."""
+"""Columns of ranks -> fields of `Ranks`."""
 State = Literal["running", "stopped", "failed", "done"]
-"""Of a failed run some scores are missing; the same command again tries those."""
+"""In a failed run some scores are missing; running the same command again computes them."""
 
 
 @dataclass(frozen=True)
@@ -75,62 +75,62 @@ class EvaluationFolder:
 
     @property
     def scores(self) -> Path:
-        """Scores of every item."""
+        """File with the scores of every item."""
         return self.path / "scores.parquet"
 
     def scores_of(self, rank: int) -> Path:
-        """Scores of a process that helps; the leader takes them over."""
+        """File with the scores of a helper process, which the leader imports."""
         return self.path / f"scores.{rank}.parquet"
 
     @property
     def vectors(self) -> Path:
-        """Where processes that share the work leave vectors, if there is no cache."""
+        """Folder in which several processes exchange vectors if there is no cache."""
         return self.path / "vectors"
 
     def take_over(self, store: ScoreStore) -> None:
-        """What other processes scored, now or before they were stopped, into the run's own file."""
-        found = sorted(self.path.glob("scores.*.parquet"))
-        for path in found:
+        """Import the scores of helper processes, also of earlier ones, and delete their files."""
+        paths = sorted(self.path.glob("scores.*.parquet"))
+        for path in paths:
             store.take_over(path)
         store.save()
-        for path in found:
+        for path in paths:
             path.unlink(missing_ok=True)
 
     def remove_vectors(self) -> None:
-        """Delete what `vectors` holds: it served this run only."""
+        """Delete the `vectors` folder, which only this run needs."""
         rmtree(self.vectors, ignore_errors=True)
 
     @property
     def outcomes(self) -> Path:
-        """Credit of every unit under every metric."""
+        """File with the credit of every unit under every metric."""
         return self.path / "outcomes.parquet"
 
     @property
     def report(self) -> Path:
-        """The page."""
+        """File of the HTML report."""
         return self.path / "report.html"
 
     def begin(
         self, identity: RunIdentity, record: RunRecord
     ) -> tuple[dict[str, BatchPlan], RunRecord]:
-        """Start, or continue what an earlier process left.
+        """Start the run, or resume an earlier one.
 
-        Gives the batches that were planned then, and the record with what was found then.
+        Returns the batches planned earlier, and the record with the findings of the earlier run.
         """
-        if found := self.run.earlier(identity):
-            before = from_json(RunRecord, found.get("record"), "record")
+        if earlier := self.run.earlier(identity):
+            earlier_record = from_json(RunRecord, earlier.get("record"), "record")
             record = replace(
                 record,
-                started=before.started,
-                damaged=before.damaged,
-                truncated=before.truncated,
+                started=earlier_record.started,
+                damaged=earlier_record.damaged,
+                truncated=earlier_record.truncated,
             )
         self.run.begin(identity, {"record": to_json(record)})
         return _read_json(self.path / "batches.json", {}), record
 
-    def save_batches(self, grids: Mapping[str, BatchPlan]) -> None:
-        """Keep the make-up of the batches, so that continuing computes the same bits."""
-        write_text(self.path / "batches.json", json.dumps(grids))
+    def save_batches(self, batch_plans: Mapping[str, BatchPlan]) -> None:
+        """Save the planned batches, so that a resumed run computes the same bits."""
+        write_text(self.path / "batches.json", json.dumps(batch_plans))
 
     def write_state(self, state: State, record: RunRecord) -> None:
         """Write run.json."""
@@ -139,35 +139,35 @@ class EvaluationFolder:
     def write_contents(self, contents: RunContents) -> None:
         """Write results, comparisons, failures, published numbers, problems and warnings."""
         for name in _CONTENTS:
-            found = to_json(getattr(contents, name))
-            text = json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False)
+            content = to_json(getattr(contents, name))
+            text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
             write_text(self.path / f"{name}.json", text + "\n")
 
 
 def read_contents(path: Path) -> RunContents:
-    """What a finished run left behind; nothing is computed."""
+    """Read the contents of a finished run."""
     if not path.is_dir():
         raise UnbagError(
             f"there is no folder {path}",
             expected="a run folder, as `unbag run --out` makes it",
             hint="check the path",
         )
-    for needed in (RUN_FILE, "results.json"):
-        if not (path / needed).exists():
+    for file in (RUN_FILE, "results.json"):
+        if not (path / file).exists():
             raise UnbagError(
-                f"{path} has no {needed}",
+                f"{path} has no {file}",
                 expected="the folder of a finished run",
-                hint=_way_to_run(path),
+                hint=_run_hint(path),
             )
     record = from_json(RunRecord, _read_json(path / RUN_FILE).get("record"), "record")
 
     def read(name: str, kind: type[T]) -> tuple[T, ...]:
-        found = _read_json(path / f"{name}s.json", [])
-        return tuple(from_json(kind, one, name) for one in found)
+        rows = _read_json(path / f"{name}s.json", [])
+        return tuple(from_json(kind, row, name) for row in rows)
 
     return RunContents(
         record,
-        results=tuple(replace(one, run=record) for one in read("result", Result)),
+        results=tuple(replace(row, run=record) for row in read("result", Result)),
         comparisons=read("comparison", Comparison),
         failures=read("failure", Failure),
         problems=read("problem", str),
@@ -176,8 +176,8 @@ def read_contents(path: Path) -> RunContents:
     )
 
 
-def _way_to_run(path: Path) -> str:
-    # Training, merging and verifying put their evaluations into folders of their own below.
+def _run_hint(path: Path) -> str:
+    # Training, merging and verifying write their evaluations into subfolders.
     if below := sorted(file.parent for file in path.glob(f"*/{RUN_FILE}")):
         return f"give a run below it: {', '.join(map(str, below[:3]))}"
     if (path / RUN_FILE).exists():
@@ -200,24 +200,24 @@ def _read_json(path: Path, default: Any = None) -> Any:
 
 @dataclass(frozen=True)
 class Key:
-    """Whose scores these are."""
+    """Identifies the scores of one scorer on one benchmark."""
 
     benchmark: str
     scorer: str
 
 
 class ScoreStore:
-    """Keeps scores in memory and on disk; reads back what an earlier run left."""
+    """Scores in memory and on disk, including those of an earlier run."""
 
-    def __init__(self, path: Path, *, least_seconds: float = 5.0) -> None:
-        """Reads the file if it is there."""
+    def __init__(self, path: Path, *, min_seconds: float = 5.0) -> None:
+        """Read the file if it exists."""
         self.path = path
         self._rows: dict[Key, dict[str, dict[str, Any]]] = {}
         self._scores: dict[Key, dict[str, Scores]] = {}
         self._bounded: dict[Key, dict[str, int]] = {}
         self._is_saved = True
-        self._least_seconds = least_seconds
-        self._next_save = time.monotonic() + least_seconds
+        self._min_seconds = min_seconds
+        self._next_save = time.monotonic() + min_seconds
         if path.exists():
             self.take_over(path)
             self._is_saved = True
@@ -228,13 +228,13 @@ class ScoreStore:
 
     @property
     def bounded(self) -> dict[Key, int]:
-        """How many probabilities behind the scores are only upper bounds, where any are."""
+        """Number of probabilities that are only upper bounds, for scores that have any."""
         return {key: sum(counts.values()) for key, counts in self._bounded.items()}
 
     def add(self, key: Key, pairs: Sequence[tuple[Item, Scores]], *, bounded: int = 0) -> None:
-        """Keep scores; the file is rewritten now and then, never so often that it costs."""
+        """Add scores; the file is saved from time to time."""
         if bounded:
-            # By the first item, so that reading or scoring the same again counts nothing twice.
+            # Keyed by the first item, so that scoring or reading it again does not count twice.
             self._bounded.setdefault(key, {})[pairs[0][0].id] = bounded
         for item, scores in pairs:
             self._rows.setdefault(key, {})[item.id] = _row(key, item, scores)
@@ -244,33 +244,33 @@ class ScoreStore:
             self.save()
 
     def save(self) -> None:
-        """Write everything that is known; the old file stays until the new one is whole."""
+        """Write all scores; the old file stays until the new one is complete."""
         if self._is_saved:
             return
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         start = time.monotonic()
-        rows = [row for some in self._rows.values() for row in some.values()]
+        rows = [row for rows_of_key in self._rows.values() for row in rows_of_key.values()]
         table = pa.Table.from_pylist(rows, schema=_schema())
-        # In the same file, so that a kill cannot part the count from the scores it belongs to.
+        # In the same file, so that a kill cannot separate the counts from their scores.
         counts = [
             [key.benchmark, key.scorer, item, count]
-            for key, some in self._bounded.items()
-            for item, count in some.items()
+            for key, rows_of_key in self._bounded.items()
+            for item, count in rows_of_key.items()
         ]
         table = table.replace_schema_metadata({_BOUNDED: json.dumps(counts)})
 
-        def put(to: Path) -> None:
+        def write(to: Path) -> None:
             pq.write_table(table, to, compression="zstd", write_page_checksum=True)
 
-        write_atomically(self.path, put)
+        write_atomically(self.path, write)
         self._is_saved = True
         spent = time.monotonic() - start
-        self._next_save = time.monotonic() + max(self._least_seconds, 20 * spent)
+        self._next_save = time.monotonic() + max(self._min_seconds, 20 * spent)
 
     def take_over(self, path: Path) -> None:
-        """Add what another process wrote."""
+        """Add the scores in a file that another process wrote."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -285,7 +285,8 @@ class ScoreStore:
             ) from error
         for benchmark, scorer, item, count in counts:
             self._bounded.setdefault(Key(benchmark, scorer), {})[item] = count
-        # Values stay arrays: as Python numbers, a classification set would fill the memory.
+        # Values stay arrays: as Python numbers those of a classification benchmark need too much
+        # memory.
         values = [v.values.to_numpy() if v.is_valid else None for v in table["values"]]
         rows = table.drop_columns(["values"]).to_pylist()
         for row, value in zip(rows, values, strict=True):
@@ -322,7 +323,7 @@ def _schema() -> pa.Schema:
 
 
 def _row(key: Key, item: Item, scores: Scores) -> dict[str, Any]:
-    is_small = len(item.captions) <= _MOST_CAPTIONS
+    is_small = len(item.captions) <= _MAX_CAPTIONS
     names = [c if isinstance(c, str) else c.name for c in item.captions] if is_small else None
     return {
         "benchmark": key.benchmark,

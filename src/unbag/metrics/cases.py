@@ -1,4 +1,4 @@
-"""What metrics are made of: cases of one shape stacked into arrays, and Outcomes of their units.
+"""Building blocks of metrics: stack cases of one shape into arrays, and join outcomes of units.
 
 Dimensions: N cases of one shape, or rows (one question each); P images, C captions or candidates,
 U units, Q queries.
@@ -16,17 +16,17 @@ from unbag.errors import UnbagError
 from unbag.types import BoolArray, Case, FloatArray, Item, Outcomes, Sparse, Truth
 
 CELLS = 4_000_000
-"""Scores stacked at once: 50,000 images x 1,000 classes must not lie in memory twice."""
+"""Scores per stack: 50,000 images x 1,000 classes must not be in memory twice."""
 
 
 def stacks(cases: Sequence[Case], shapes: Sequence[tuple[int, int | None]]) -> Iterator[Stack]:
-    """The cases of the wanted shapes (None: any number of captions), stacked; no others."""
-    wanted: dict[tuple[int, int], list[Case]] = {}
+    """Stacks of the cases that have one of the shapes (None: any number of captions)."""
+    cases_of_shape: dict[tuple[int, int], list[Case]] = {}
     for case in cases:
         rows, columns = case.item.truth.shape
         if (rows, columns) in shapes or (rows, None) in shapes:
-            wanted.setdefault((rows, columns), []).append(case)
-    for (rows, columns), members in wanted.items():
+            cases_of_shape.setdefault((rows, columns), []).append(case)
+    for (rows, columns), members in cases_of_shape.items():
         step = max(1, CELLS // (rows * columns))
         for start in range(0, len(members), step):
             part = tuple(members[start : start + step])
@@ -37,14 +37,14 @@ def stacks(cases: Sequence[Case], shapes: Sequence[tuple[int, int | None]]) -> I
 
 @dataclass(frozen=True, eq=False)
 class Stack:
-    """Cases of one shape, side by side."""
+    """Arrays of several cases of one shape."""
 
     cases: tuple[Case, ...]
     score_NPC: FloatArray
     true_NPC: BoolArray
 
-    def chosen(self, keep_N: BoolArray) -> Stack:
-        """Only the cases where `keep` is True."""
+    def select(self, keep_N: BoolArray) -> Stack:
+        """The cases where `keep_N` is True."""
         if keep_N.all():
             return self
         cases = tuple(case for case, keep in zip(self.cases, keep_N, strict=True) if keep)
@@ -55,17 +55,17 @@ def score_cells(case: Case) -> FloatArray:
     """The full score matrix of a case."""
     values, shape = case.scores.values, tuple(case.item.truth.shape)
     if values is None or values.shape != shape:
-        found = "only ranks" if values is None else f"scores of shape {values.shape}"
+        content = "only ranks" if values is None else f"scores of shape {values.shape}"
         raise UnbagError(
-            f"item {case.item.id!r} comes with {found}",
+            f"item {case.item.id!r} comes with {content}",
             expected=f"scores of shape {shape}",
-            hint="score this item again; ranks serve recall and retention only",
+            hint="score this item again; ranks suffice only for recall and retention",
         )
     return values
 
 
 def true_cells(truth: Truth, item: str) -> BoolArray:
-    """Truth as a full matrix of bool."""
+    """Truth as a full matrix of booleans."""
     if isinstance(truth, Sparse):
         true_PC = np.zeros(truth.shape, dtype=np.bool_)
         true_PC[truth.row_T, truth.column_T] = True
@@ -74,14 +74,14 @@ def true_cells(truth: Truth, item: str) -> BoolArray:
         raise UnbagError(
             f"item {item!r} has ratings, not true and false",
             expected="a truth matrix of bool",
-            hint="judge ratings with a rank correlation, or set a threshold in the loader",
+            hint="measure ratings with a rank correlation, or set a threshold in the loader",
         )
     return truth.astype(np.bool_, copy=False)
 
 
 @dataclass(frozen=True, eq=False)
-class JudgedUnits:
-    """Some units and what was found about them."""
+class UnitOutcomes:
+    """Values, ties and chance levels of some units of a metric."""
 
     units: Sequence[str]
     clusters: Sequence[str]
@@ -100,12 +100,12 @@ def per_item(
     *,
     chance: FloatArray | float,
     clusters: Sequence[str] | None = None,
-) -> JudgedUnits:
-    """Verdicts where every unit is one item; clusters are those of `cluster_of` by default."""
-    own = [cluster_of(case.item) for case in cases] if clusters is None else clusters
-    return JudgedUnits(
+) -> UnitOutcomes:
+    """Outcomes with one unit per item; clusters default to `cluster_of`."""
+    units_clusters = [cluster_of(case.item) for case in cases] if clusters is None else clusters
+    return UnitOutcomes(
         units=[case.item.id for case in cases],
-        clusters=own,
+        clusters=units_clusters,
         tags=[case.item.tags for case in cases],
         unparsed=[case.scores.unparsed for case in cases],
         value_U=value_U,
@@ -116,12 +116,12 @@ def per_item(
 
 def outcomes(
     metric: str,
-    parts: Sequence[JudgedUnits],
+    parts: Sequence[UnitOutcomes],
     *,
     chance_independent: float | None = None,
     is_rate: bool = True,
 ) -> Outcomes:
-    """All parts of one metric, joined."""
+    """Join the parts of one metric."""
     empty, join = np.zeros(0), chain.from_iterable
     weights = [np.ones(len(p.value_U)) if p.weight_U is None else p.weight_U for p in parts]
     return Outcomes(
@@ -140,5 +140,5 @@ def outcomes(
 
 
 def cluster_of(item: Item) -> str:
-    """What a one-picture item is resampled with: its group, or all items of the same image."""
+    """The resampling cluster of a one-image item: its group, or all items of the same image."""
     return item.group or item.images[0].key

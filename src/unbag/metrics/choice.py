@@ -14,7 +14,7 @@ import numpy as np
 
 from unbag.errors import UnbagError
 from unbag.metrics.cases import (
-    JudgedUnits,
+    UnitOutcomes,
     cluster_of,
     outcomes,
     per_item,
@@ -32,17 +32,17 @@ from unbag.types.items import text_of
 class Choice:
     """Pick among the captions of one image (SugarCrepe, ARO, word order, VALSE, VL-CheckList).
 
-    Items left without a false caption (every shuffle equalled the original) or without a true one
-    ask nothing and are left out.
+    Items without a false caption (every shuffle equals the original) or without a true one are
+    left out.
     """
 
     def __call__(
         self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
     ) -> Sequence[Outcomes]:
-        """Judge every one-picture item."""
+        """Measure every one-image item."""
         parts = []
-        for every in stacks(cases, [(1, None)]):
-            stack = every.chosen(has_choice(every.true_NPC[:, 0]))
+        for full_stack in stacks(cases, [(1, None)]):
+            stack = full_stack.select(has_choice(full_stack.true_NPC[:, 0]))
             true_NC = stack.true_NPC[:, 0]
             credit_N, tie_N = credit(stack.score_NPC[:, 0], true_NC, ties=ties, tie_eps=tie_eps)
             parts.append(per_item(stack.cases, credit_N, tie_N, chance=true_NC.mean(axis=1)))
@@ -51,21 +51,21 @@ class Choice:
 
 @dataclass(frozen=True)
 class Classify:
-    """Zero-shot classification: one image, one caption (or ensemble of prompts) a class.
+    """Zero-shot classification: one image, and one caption (or ensemble of prompts) per class.
 
-    Items carry the tag "class", so that Aggregate(by=("class",)) is the mean over classes. With
-    five classes or fewer `top5` says nothing and is left out.
+    Items have the tag "class", so that Aggregate(by=("class",)) is the mean over classes. With five
+    classes or fewer `top5` is always 1 and is left out.
     """
 
     def __call__(
         self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
     ) -> Sequence[Outcomes]:
-        """Judge every one-picture item."""
+        """Measure every one-image item."""
         # By identity: items share their tuple of classes, and hashing it 50,000 times is slow.
         for captions in {id(case.item.captions): case.item.captions for case in cases}.values():
             check_names([text_of(caption) for caption in captions])
-        top1: list[JudgedUnits] = []
-        top5: list[JudgedUnits] = []
+        top1: list[UnitOutcomes] = []
+        top5: list[UnitOutcomes] = []
         for stack in stacks(cases, [(1, None)]):
             score_NC, true_NC = stack.score_NPC[:, 0], stack.true_NPC[:, 0]
             value_N, tie_N = credit(score_NC, true_NC, ties=ties, tie_eps=tie_eps)
@@ -75,13 +75,13 @@ class Classify:
                 value_N, tie_N = hits(ranks, 5, ties=ties)
                 chance_N = hit_chance(ranks.gallery, ranks.true_Q, 5)
                 top5.append(per_item(stack.cases, value_N, tie_N, chance=chance_N))
-        found = [outcomes("accuracy", top1)]
-        return [*found, outcomes("top5", top5)] if top5 else found
+        results = [outcomes("accuracy", top1)]
+        return [*results, outcomes("top5", top5)] if top5 else results
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Class names must differ: no model can tell two equal ones apart."""
-    repeated = sorted(name for name, times in Counter(names).items() if times > 1)
+    """Raise an error if class names repeat: no model can distinguish equal names."""
+    repeated = sorted(name for name, count in Counter(names).items() if count > 1)
     if repeated:
         raise UnbagError(
             f"class names given more than once: {', '.join(repeated)}",
@@ -91,9 +91,9 @@ def check_names(names: Sequence[str]) -> None:
 
 
 def class_weights(names: Sequence[str], prompt_vectors: Sequence[FloatArray]) -> FloatArray:
-    """One unit vector a class [C, D]: the mean of its unit prompt vectors [T, D], made unit again.
+    """One unit vector per class [C, D]: the normalized mean of its unit prompt vectors [T, D].
 
-    A class whose vectors cancel out, or hold a zero vector, becomes NaN: invalid, never a guess.
+    A class whose vectors cancel out, or include a zero vector, becomes NaN, which is invalid.
     """
     check_names(names)
     for name, vector_TD in zip(names, prompt_vectors, strict=True):
@@ -116,13 +116,13 @@ def _unit(vector_TD: FloatArray) -> FloatArray:
 class PickImage:
     """Pick among the images of one caption (SVO-Probes).
 
-    Items of one group are resampled together: give items with the same sentence one group.
+    Items of one group are resampled together, so items with the same sentence need one group.
     """
 
     def __call__(
         self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
     ) -> Sequence[Outcomes]:
-        """Judge every item of several images and one caption."""
+        """Measure every item of several images and one caption."""
         sizes: dict[int, list[Case]] = {}
         for case in cases:
             images, captions = case.item.truth.shape
@@ -133,26 +133,26 @@ class PickImage:
             true_NP = np.stack([true_cells(c.item.truth, c.item.id)[:, 0] for c in members])
             score_NP = np.stack([score_cells(case)[:, 0] for case in members])
             keep_N = has_choice(true_NP)
-            kept = [case for case, keep in zip(members, keep_N, strict=True) if keep]
+            selected = [case for case, keep in zip(members, keep_N, strict=True) if keep]
             credit_N, tie_N = credit(score_NP[keep_N], true_NP[keep_N], ties=ties, tie_eps=tie_eps)
-            clusters = [case.item.group or case.item.id for case in kept]
+            clusters = [case.item.group or case.item.id for case in selected]
             chance_N = true_NP[keep_N].mean(axis=1)
-            parts.append(per_item(kept, credit_N, tie_N, chance=chance_N, clusters=clusters))
+            parts.append(per_item(selected, credit_N, tie_N, chance=chance_N, clusters=clusters))
         return [outcomes("image_accuracy", parts)]
 
 
 @dataclass(frozen=True)
 class Flips:
-    """Does the choice change when the options change places? One unit an image.
+    """Does the choice change when the options are reordered? One unit per image.
 
-    Only where a scorer kept log-probabilities of each order; a tie for the first place in one order
-    counts as a change, since then no option was chosen.
+    It needs a scorer that returns log-probabilities of each order. A tie for the first place in one
+    order counts as a change, because then no option was chosen.
     """
 
     def __call__(
         self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
     ) -> Sequence[Outcomes]:
-        """Judge every image with several orders."""
+        """Measure every image with several orders."""
         units, clusters, tags, values, tied = [], [], [], [], []
         for case in cases:
             rows, images = case.scores.order_logprobs, len(case.item.images)
@@ -169,7 +169,7 @@ class Flips:
                 finite = bool(np.isfinite(log_OC).all())
                 values.append(float(not is_same) if finite else np.nan)
                 tied.append(is_tied and finite)
-        judged = JudgedUnits(
+        flips = UnitOutcomes(
             units=units,
             clusters=clusters,
             tags=tags,
@@ -178,9 +178,9 @@ class Flips:
             tie_U=np.array(tied, dtype=np.bool_),
             chance_U=np.full(len(units), np.nan),
         )
-        return [outcomes("order_flip", [judged])]
+        return [outcomes("order_flip", [flips])]
 
 
 def has_orders(cases: Sequence[Case]) -> bool:
-    """Whether there is anything to judge."""
+    """Whether a case has log-probabilities of several orders."""
     return any(case.scores.order_logprobs for case in cases)

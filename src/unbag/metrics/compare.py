@@ -1,4 +1,4 @@
-"""Two scorers on the same units: the paired difference with its interval and tests.
+"""Compare two scorers on the same units: paired difference, interval and significance tests.
 
 Dimensions: U shared units, G clusters, R resamples, F flips, D distinct sizes of differences.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from unbag.errors import UnbagError
-from unbag.metrics.aggregate import UnitGroup, groups_of, share_out
+from unbag.metrics.aggregate import UnitGroup, groups_of, weighted_groups
 from unbag.metrics.intervals import (
     CELLS,
     Stratum,
@@ -25,7 +25,7 @@ from unbag.types import MICRO, Aggregate, Comparison, EvalProtocol, FloatArray, 
 
 MCNEMAR, SIGN_FLIP = "mcnemar", "sign flip over clusters"
 ENUMERATED = 12
-"""Clusters with a difference up to which all flips are tried: 4,096."""
+"""Up to this many differing clusters, all sign flips (4,096) are enumerated."""
 FLIPS = 10_000
 
 
@@ -38,14 +38,14 @@ class Contest:
     first: Outcomes
     second: Outcomes
     aggregate: Aggregate = MICRO
-    """The averaging rule of the two values."""
+    """The averaging rule of both values."""
 
 
 def compare_all(
     contests: Sequence[Contest], *, protocol: EvalProtocol, seed: int
 ) -> tuple[Comparison, ...]:
-    """All comparisons, with Holm's correction over them."""
-    found = [
+    """Compare all contests, with Holm's correction over them."""
+    comparisons = [
         compare(
             contest.first,
             contest.second,
@@ -57,14 +57,14 @@ def compare_all(
         )
         for contest in contests
     ]
-    return correct(found)
+    return correct(comparisons)
 
 
 def correct(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
-    """The same comparisons with Holm's correction over all of them that have a test."""
-    corrected = iter(holm([one.p_value for one in comparisons if one.p_value is not None]))
+    """Add Holm's correction over all comparisons that have a p-value."""
+    corrected = iter(holm([c.p_value for c in comparisons if c.p_value is not None]))
     return tuple(
-        one if one.p_value is None else replace(one, p_holm=next(corrected)) for one in comparisons
+        c if c.p_value is None else replace(c, p_holm=next(corrected)) for c in comparisons
     )
 
 
@@ -78,16 +78,17 @@ def compare(
     protocol: EvalProtocol,
     seed: int,
 ) -> Comparison:
-    """Second minus first on the units that both were judged on, with a paired, clustered bootstrap.
+    """Second minus first on their shared units, with a paired, clustered bootstrap.
 
-    Both values are averages by the rule over the shared units; a rule that has no meaning for this
-    metric gives way to micro. `p_holm` is left open: it needs all the other comparisons (see
+    Both values are averages by the rule over the shared units, or micro averages if the rule does
+    not apply to this metric. `p_holm` stays None: it depends on all comparisons (see
     `compare_all`).
     """
     aggregate = aggregate if groups_of(first, aggregate) else MICRO
     groups, row_U4 = _paired(first, second, aggregate, names=names, benchmark=benchmark)
     strata = [
-        Stratum.of(row_U4[at_U], [first.clusters[i] for i in at_U], share) for at_U, share in groups
+        Stratum.of(row_U4[member_U], [first.clusters[i] for i in member_U], share)
+        for member_U, share in groups
     ]
     source = (benchmark, first.metric, *names)
     rng = generator(seed, *source)
@@ -111,7 +112,7 @@ def compare(
 
 
 def mcnemar(first_U: FloatArray, second_U: FloatArray) -> float:
-    """Exact two-sided p of the units that only one of the two got right; 1 if there are none."""
+    """Exact two-sided p-value from the units that only one scorer got right; 1 without any."""
     from scipy.special import bdtr
 
     only_first = int(np.sum(first_U > second_U))
@@ -123,29 +124,29 @@ def mcnemar(first_U: FloatArray, second_U: FloatArray) -> float:
 
 
 def sign_flip(difference_G: FloatArray, *, rng: np.random.Generator) -> float:
-    """Two-sided p of a sum of cluster differences, had each cluster been as likely to be reversed.
+    """Two-sided p-value of a sum of cluster differences if the sign of each were random.
 
-    All flips are tried where 12 clusters or fewer differ; else 10,000 are drawn, and the one that
-    was seen is counted among them, so that p is never 0.
+    All sign flips are enumerated if at most 12 clusters differ. Otherwise 10,000 are drawn, and the
+    observed one is counted too, so that p is never 0.
     """
     size_K = np.abs(difference_G[difference_G != 0])
     if not len(size_K):
         return 1.0
-    # Rounding must not make a flip that is as extreme look less so.
-    seen = abs(float(difference_G.sum())) - 1e-9 * float(size_K.sum())
+    # Rounding must not make an equally extreme flip look less extreme.
+    observed = abs(float(difference_G.sum())) - 1e-9 * float(size_K.sum())
     if len(size_K) <= ENUMERATED:
         sign_FK = 1 - 2 * (np.arange(2 ** len(size_K))[:, None] >> np.arange(len(size_K)) & 1)
-        return float(np.mean(np.abs(sign_FK @ size_K) >= seen))
+        return float(np.mean(np.abs(sign_FK @ size_K) >= observed))
     size_D, count_D = np.unique(size_K, return_counts=True)
     step, hits = max(1, CELLS // len(size_D)), 0
     for start in range(0, FLIPS, step):
-        kept_FD = rng.binomial(count_D, 0.5, size=(min(step, FLIPS - start), len(size_D)))
-        hits += int(np.sum(np.abs((2 * kept_FD - count_D) @ size_D) >= seen))
+        positive_FD = rng.binomial(count_D, 0.5, size=(min(step, FLIPS - start), len(size_D)))
+        hits += int(np.sum(np.abs((2 * positive_FD - count_D) @ size_D) >= observed))
     return (1 + hits) / (1 + FLIPS)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's step-down correction: bounds the chance of any false alarm, in the given order."""
+    """Holm's step-down correction, which bounds the family-wise error rate; in the given order."""
     tests, adjusted, largest = len(p_values), [0.0] * len(p_values), 0.0
     for place, test in enumerate(sorted(range(tests), key=lambda i: p_values[i])):
         largest = max(largest, min(1.0, (tests - place) * p_values[test]))
@@ -154,7 +155,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def _difference(sum_X4: FloatArray) -> FloatArray:
-    """Ratio of the second minus ratio of the first; NaN where one has no weight."""
+    """Ratio of the second minus ratio of the first; NaN if one has no weight."""
     return ratio(sum_X4[..., 2:]) - ratio(sum_X4[..., :2])
 
 
@@ -166,12 +167,12 @@ def _paired(
     names: tuple[str, str],
     benchmark: str,
 ) -> tuple[list[UnitGroup], FloatArray]:
-    """Groups of shared units by their place in the first, and both scorers' values and weights.
+    """Groups of shared units (indices into the first), and values and weights of both scorers.
 
-    Rows of units that do not count are NaN.
+    Rows of units that are not shared are NaN.
     """
     members = groups_of(first, aggregate)
-    counted = {i for found in members.values() for i in found}
+    counted_units = {i for indices in members.values() for i in indices}
     if first.metric != second.metric:
         raise UnbagError(
             f"{benchmark}: {first.metric!r} of {names[0]} against {second.metric!r} of {names[1]}",
@@ -181,12 +182,12 @@ def _paired(
     pairs = [
         (i, place[unit])
         for i, unit in enumerate(first.units)
-        if i in counted and unit in place and np.isfinite(first.value_U[i])
+        if i in counted_units and unit in place and np.isfinite(first.value_U[i])
     ]
     if not pairs:
         raise UnbagError(
             f"{benchmark}: {names[0]} and {names[1]} share no valid unit of {first.metric!r}",
-            expected="two scorers judged on the same items",
+            expected="two scorers measured on the same items",
             hint="score both on the same benchmark and the same part of it",
         )
     index_first, index_second = map(list, zip(*pairs, strict=True))
@@ -195,21 +196,22 @@ def _paired(
     row_U4[index_first, 1] = first.weight_U[index_first]
     row_U4[index_first, 2] = second.value_U[index_second]
     row_U4[index_first, 3] = second.weight_U[index_second]
-    kept = set(index_first)
-    shared = {key: [i for i in found if i in kept] for key, found in members.items()}
-    return share_out(first, shared), row_U4
+    shared_units = set(index_first)
+    shared = {key: [i for i in indices if i in shared_units] for key, indices in members.items()}
+    return weighted_groups(first, shared), row_U4
 
 
 def _test(
     first: Outcomes, groups: Sequence[UnitGroup], row_U4: FloatArray, rng: np.random.Generator
 ) -> tuple[float | None, str]:
-    """McNemar's test takes units as independent and alike: else clusters are flipped as a whole.
+    """The p-value and the name of the test: McNemar's if units are independent, else sign flips.
 
-    In a macro average a unit's difference counts with its part in the average.
+    Sign flips reverse whole clusters. In a macro average each unit's difference has its weight in
+    the average.
     """
     index_U: IntArray = np.concatenate([group.index_U for group in groups])
     row_U4 = row_U4[index_U]
-    # The tests are for right and wrong, not for means, ratios or half credits.
+    # The tests apply to right and wrong, not to means, ratios or half credits.
     is_right_or_wrong = np.isin(row_U4[:, 0::2], (0.0, 1.0)).all()
     if not (first.is_rate and is_right_or_wrong and (row_U4[:, 1::2] == 1).all()):
         return None, ""

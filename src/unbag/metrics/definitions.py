@@ -1,4 +1,4 @@
-"""What each metric means in words, its formula and its chance level, from definitions.toml."""
+"""Definitions of the metrics (meaning, formula, chance level), read from definitions.toml."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Definition:
-    """A metric in words, for the report and the documentation."""
+    """The definition of a metric, for reports and documentation."""
 
     name: str
     title: str
@@ -19,25 +19,25 @@ class Definition:
     """One sentence without formulas."""
     formula: str
     chance: str
-    """Credit of random scores, in words or as a fraction; empty where there is no such level."""
+    """Credit of random scores, in words or as a fraction; empty if there is no such level."""
 
 
 def recall_definition(name: str) -> Definition:
     """The definition of text_to_image@k or image_to_text@k for any k."""
     direction, _, k = name.partition("@")
-    asker, found = ("caption", "image") if direction == "text_to_image" else ("image", "caption")
+    query, target = ("caption", "image") if direction == "text_to_image" else ("image", "caption")
     return Definition(
         name,
         f"{direction.replace('_', ' ').capitalize()} R@{k}",
-        f"Share of {asker}s for which a true {found} is among the {k} best-scored ones, with "
+        f"Share of {query}s for which a true {target} is among the {k} best-scored ones, with "
         "ties counted against the model.",
         f"1 + false candidates at or above s(true) <= {k}",
-        f"{k} / gallery for one true {found}; 1 - C(n-m,{k})/C(n,{k}) for m of n",
+        f"{k} / gallery for one true {target}; 1 - C(n-m,{k})/C(n,{k}) for m of n",
     )
 
 
 class _Definitions(Mapping[str, Definition]):
-    """Reads the file when it is first asked for."""
+    """Definitions by name; the file is read on first access."""
 
     def __getitem__(self, name: str) -> Definition:
         return _definitions()[name]
@@ -57,8 +57,8 @@ DEFINITIONS: Mapping[str, Definition] = _Definitions()
 def _definitions() -> dict[str, Definition]:
     path = Path(__file__).with_suffix(".toml")
     listed = tomllib.loads(path.read_text(encoding="utf-8"))
-    found = {name: Definition(name, **fields) for name, fields in listed.items()}
+    definitions = {name: Definition(name, **fields) for name, fields in listed.items()}
     for direction in ("text_to_image", "image_to_text"):
         for k in (1, 5, 10):
-            found[f"{direction}@{k}"] = recall_definition(f"{direction}@{k}")
-    return found
+            definitions[f"{direction}@{k}"] = recall_definition(f"{direction}@{k}")
+    return definitions

@@ -1,4 +1,4 @@
-"""Whether any count, or any averaging rule, gives the percentages that a paper prints."""
+"""Check whether counts or averaging rules can produce the percentages that a paper prints."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from math import ceil, floor
 
 
 def counts(printed: str, n: int) -> tuple[int, ...]:
-    """All k for which k of n, in percent, is printed like this.
+    """All k for which k of n, in percent, is printed as `printed`.
 
-    Takes text, because "50" and "50.0" promise different precision. A value exactly between two
-    printed ones may have been rounded either way.
+    The percentage is text, because "50" and "50.0" have different precision. A value exactly
+    between two printed ones may have been rounded either way.
     """
     half = Fraction(1, 2 * 10 ** _decimals(printed))
     low, high = Fraction(printed) - half, Fraction(printed) + half
@@ -21,7 +21,7 @@ def counts(printed: str, n: int) -> tuple[int, ...]:
 
 
 def fits(printed: str, n: int) -> bool:
-    """Whether a percentage can come from n trials at all."""
+    """Whether a percentage is possible with n trials."""
     return bool(counts(printed, n))
 
 
@@ -33,7 +33,7 @@ class Cell:
     value: float
     group: str = ""
     parts: int = 1
-    """How many tests the column already averages (VALSE's counting column: 3)."""
+    """Number of tests that this number already averages (VALSE's counting column: 3)."""
 
 
 def check_average(
@@ -43,40 +43,40 @@ def check_average(
     decimals: int = 1,
     group_averages: Mapping[str, float] | None = None,
 ) -> tuple[str, ...]:
-    """Names of the averaging rules that give the printed average; none means it is doubtful.
+    """Names of the averaging rules that give the printed average; if none does, it is doubtful.
 
-    The cells were rounded before they were printed, so half a unit of the last place is allowed
-    for them and half a unit for the average. `group_averages` are the printed averages of the
-    groups, which some papers average instead of the cells.
+    The printed cells are rounded, so the tolerance is half a unit of the last place for them plus
+    half a unit for the average. `group_averages` are the printed averages of the groups, which some
+    papers average instead of the cells.
     """
     unit = 10.0**-decimals
-    found = averages(cells, group_averages=group_averages)
-    # The tiny allowance is for binary fractions only: 0.1 has none.
-    return tuple(rule for rule, value in found.items() if abs(value - printed) <= unit + 1e-9)
+    values = averages(cells, group_averages=group_averages)
+    # The small tolerance is for decimals without an exact binary form, such as 0.1.
+    return tuple(rule for rule, value in values.items() if abs(value - printed) <= unit + 1e-9)
 
 
 def averages(
     cells: Sequence[Cell], *, group_averages: Mapping[str, float] | None = None
 ) -> Mapping[str, float]:
-    """Every named rule on these cells: macro over parts, cells, groups, and printed groups.
+    """The average of the cells by every rule: macro over parts, cells, groups, and printed groups.
 
-    A rule is named after how many numbers it averages, as macro11 and macro9 are for VALSE. Rules
-    that coincide are given once.
+    A rule is named after how many numbers it averages, such as macro11 and macro9 of VALSE. Rules
+    that coincide appear once.
     """
     parts = sum(cell.parts for cell in cells)
     groups: dict[str, list[float]] = {}
     for cell in cells:
         groups.setdefault(cell.group, []).append(cell.value)
-    found = {f"macro{len(cells)}": sum(cell.value for cell in cells) / len(cells)}
+    result = {f"macro{len(cells)}": sum(cell.value for cell in cells) / len(cells)}
     if parts != len(cells):
-        found[f"macro{parts}"] = sum(cell.value * cell.parts for cell in cells) / parts
+        result[f"macro{parts}"] = sum(cell.value * cell.parts for cell in cells) / parts
     if 1 < len(groups) < len(cells):
         means = [sum(values) / len(values) for values in groups.values()]
-        found[f"macro{len(groups)}"] = sum(means) / len(means)
+        result[f"macro{len(groups)}"] = sum(means) / len(means)
     if group_averages:
         value = sum(group_averages.values()) / len(group_averages)
-        found[f"macro{len(group_averages)} (printed groups)"] = value
-    return found
+        result[f"macro{len(group_averages)} (printed groups)"] = value
+    return result
 
 
 def _decimals(printed: str) -> int:

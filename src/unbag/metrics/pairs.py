@@ -1,7 +1,7 @@
 """Pairs of images and captions, and sets of four: does each image pick its own caption?
 
-Relaxed verdicts call a pair solved if the right assignment beats the crossed one as a whole, even
-when a prior makes both images prefer the same caption.
+By the relaxed criterion a pair is solved if the correct assignment beats the crossed one as a
+whole, even if a prior makes both images prefer the same caption.
 
 Dimensions: N cases or pairs, P images, C = P captions; image i owns the caption own_NP[:, i].
 """
@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 
-from unbag.metrics.cases import JudgedUnits, Stack, outcomes, per_item, score_cells, stacks
+from unbag.metrics.cases import Stack, UnitOutcomes, outcomes, per_item, score_cells, stacks
 from unbag.metrics.ties import CHANCE, Credit, credit, duel
 from unbag.types import (
     BoolArray,
@@ -36,31 +36,31 @@ FOUR_WAY = ("individual4", "pair4", "set")
 
 @dataclass(frozen=True)
 class Groups:
-    """Winoground's three scores, which MMVP-VLM, ColorSwap, EqBen and BiVLC share.
+    """Winoground's three scores, which MMVP-VLM, ColorSwap, EqBen and BiVLC also use.
 
-    `text` is the convention of "pair accuracy" in the MLLM papers, `image` that of the MMVP code.
-    Items with a non-finite score or with equal captions are invalid.
+    `text` is the "pair accuracy" of MLLM papers, `image` that of the MMVP code. Items with a
+    non-finite score or with equal captions are invalid.
     """
 
     def __call__(
         self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
     ) -> Sequence[Outcomes]:
-        """Judge every 2 x 2 item in which each image has its own caption."""
-        parts: dict[str, list[JudgedUnits]] = {"text": [], "image": [], "group": []}
-        for every in stacks(cases, [(2, 2)]):
-            stack = every.chosen(is_matching(every.true_NPC))
+        """Measure every 2 x 2 item in which each image has its own caption."""
+        parts: dict[str, list[UnitOutcomes]] = {"text": [], "image": [], "group": []}
+        for full_stack in stacks(cases, [(2, 2)]):
+            stack = full_stack.select(is_matching(full_stack.true_NPC))
             valid_N = is_valid(stack)
             clusters = [case.item.group or case.item.id for case in stack.cases]
-            found = judge_groups(stack.score_NPC, stack.true_NPC, ties=ties, tie_eps=tie_eps)
-            for name, (credit_N, tie_N) in found.items():
+            credits = group_outcomes(stack.score_NPC, stack.true_NPC, ties=ties, tie_eps=tie_eps)
+            for name, (credit_N, tie_N) in credits.items():
                 value_N, tie_N = np.where(valid_N, credit_N, np.nan), tie_N & valid_N
                 chance = CHANCE[name]
-                judged = per_item(stack.cases, value_N, tie_N, chance=chance, clusters=clusters)
-                parts[name].append(judged)
-        return [outcomes(name, judged) for name, judged in parts.items()]
+                units = per_item(stack.cases, value_N, tie_N, chance=chance, clusters=clusters)
+                parts[name].append(units)
+        return [outcomes(name, units) for name, units in parts.items()]
 
 
-def judge_groups(
+def group_outcomes(
     score_NPC: FloatArray, true_NPC: BoolArray, *, ties: TieRule = "wrong", tie_eps: float = 0.0
 ) -> Mapping[str, Credit]:
     """`text` (each image picks its caption), `image` (the reverse) and `group` (both)."""
@@ -86,19 +86,19 @@ class Pairs:
     """
 
     pairs: Mapping[str, tuple[int, int]] | None = None
-    """Names of the opposite pairs, as {"left/right": (0, 1), "on/under": (2, 3)}; a unit of a pair
-    is tagged {"relation": name}. None: images 0 and 1, 2 and 3, without a name."""
+    """Opposite pairs by name, such as {"left/right": (0, 1), "on/under": (2, 3)}; a unit of a pair
+    gets the tag {"relation": name}. None: images 0 and 1, 2 and 3, without names."""
     form: Form = "additive"
-    """Of `relaxed`; `ratio` needs positive scores."""
+    """Form of `relaxed`; `ratio` needs positive scores."""
 
     def __call__(
         self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
     ) -> Sequence[Outcomes]:
-        """Judge every 2 x 2 and 4 x 4 item in which each image has its own caption."""
-        parts: dict[str, list[JudgedUnits]] = {name: [] for name in (*TWO_WAY, *FOUR_WAY)}
+        """Measure every 2 x 2 and 4 x 4 item in which each image has its own caption."""
+        parts: dict[str, list[UnitOutcomes]] = {name: [] for name in (*TWO_WAY, *FOUR_WAY)}
         has_sets = False
-        for every in stacks(cases, [(2, 2), (4, 4)]):
-            stack = every.chosen(is_matching(every.true_NPC))
+        for full_stack in stacks(cases, [(2, 2), (4, 4)]):
+            stack = full_stack.select(is_matching(full_stack.true_NPC))
             self._two_way(stack, parts, ties=ties, tie_eps=tie_eps)
             if stack.score_NPC.shape[1] == 4:
                 has_sets = True
@@ -107,36 +107,40 @@ class Pairs:
         return [outcomes(name, parts[name]) for name in names]
 
     def _two_way(
-        self, stack: Stack, parts: dict[str, list[JudgedUnits]], *, ties: TieRule, tie_eps: float
+        self, stack: Stack, parts: dict[str, list[UnitOutcomes]], *, ties: TieRule, tie_eps: float
     ) -> None:
         own_NP = stack.true_NPC.argmax(axis=2)
         score_NPC = _finite(stack)
         for name, (i, j) in self._of(stack):
-            found = judge_pair(
+            credits = pair_outcomes(
                 score_NPC, own_NP, (i, j), ties=ties, tie_eps=tie_eps, form=self.form
             )
             for image, side in ((i, "first"), (j, "second")):
                 unit = f"image {image}"
-                parts["individual"].append(_judged(stack, "individual", found[side], unit, name))
+                parts["individual"].append(
+                    _pair_units(stack, "individual", credits[side], unit, name)
+                )
             for metric in ("pair", "same_answer", "relaxed"):
-                parts[metric].append(_judged(stack, metric, found[metric], f"pair {i}-{j}", name))
+                parts[metric].append(
+                    _pair_units(stack, metric, credits[metric], f"pair {i}-{j}", name)
+                )
 
     def _four_way(
-        self, stack: Stack, parts: dict[str, list[JudgedUnits]], *, ties: TieRule, tie_eps: float
+        self, stack: Stack, parts: dict[str, list[UnitOutcomes]], *, ties: TieRule, tie_eps: float
     ) -> None:
         score_NPC = _finite(stack)
-        each = [
+        credits = [
             credit(score_NPC[:, i], stack.true_NPC[:, i], ties=ties, tie_eps=tie_eps)
             for i in range(4)
         ]
         for name, (i, j) in self._of(stack):
             for image in (i, j):
                 unit = f"image {image}"
-                found = _judged(stack, "individual4", each[image], unit, name)
-                parts["individual4"].append(found)
-            both = _all_of([each[i], each[j]])
-            parts["pair4"].append(_judged(stack, "pair4", both, f"pair {i}-{j}", name))
-        parts["set"].append(_judged(stack, "set", _all_of(each), "", ""))
+                units = _pair_units(stack, "individual4", credits[image], unit, name)
+                parts["individual4"].append(units)
+            both = _all_of([credits[i], credits[j]])
+            parts["pair4"].append(_pair_units(stack, "pair4", both, f"pair {i}-{j}", name))
+        parts["set"].append(_pair_units(stack, "set", _all_of(credits), "", ""))
 
     def _of(self, stack: Stack) -> list[tuple[str, tuple[int, int]]]:
         """The opposite pairs that sets of this size have."""
@@ -146,7 +150,7 @@ class Pairs:
         return [(name, pair) for name, pair in self.pairs.items() if max(pair) < images]
 
 
-def judge_pair(
+def pair_outcomes(
     score_NPC: FloatArray,
     own_NP: IntArray,
     pair: tuple[int, int],
@@ -155,10 +159,10 @@ def judge_pair(
     tie_eps: float = 0.0,
     form: Form = "additive",
 ) -> Mapping[str, Credit]:
-    """Two-way outcomes of one opposite pair: only the two images' own captions compete.
+    """Two-way outcomes of one opposite pair: only the captions of its two images compete.
 
-    Keys: `first` and `second` (each image by itself), `pair`, `same_answer`, `relaxed`. Under
-    `wrong` a tie names no winner, so it is no same answer either.
+    Keys: `first` and `second` (each image by itself), `pair`, `same_answer`, `relaxed`. Under the
+    rule `wrong` a tie has no winner, so it is not the same answer either.
     """
     i, j = pair
     first = duel(score_NPC[:, i], own_NP[:, i], own_NP[:, j], ties=ties, tie_eps=tie_eps)
@@ -177,38 +181,40 @@ def judge_pair(
 
 
 def _finite(stack: Stack) -> FloatArray:
-    """Scores with invalid cases set to 0; their verdicts are taken back in `_judged`."""
+    """Scores with invalid cases set to 0; `_pair_units` makes their outcomes NaN."""
     return np.where(is_valid(stack)[:, None, None], stack.score_NPC, 0.0)
 
 
 def _all_of(credits: Sequence[Credit]) -> Credit:
-    """Credit for getting all of them right."""
-    value_N = np.prod([found.credit_N for found in credits], axis=0)
-    return Credit(value_N, np.any([found.tie_N for found in credits], axis=0))
+    """Credit for all of them being right."""
+    value_N = np.prod([credit.credit_N for credit in credits], axis=0)
+    return Credit(value_N, np.any([credit.tie_N for credit in credits], axis=0))
 
 
-def _judged(stack: Stack, metric: str, found: Credit, unit: str, relation: str) -> JudgedUnits:
-    """One unit of every set. Answers that no rule could read count with the first unit only."""
+def _pair_units(
+    stack: Stack, metric: str, credit: Credit, unit: str, relation: str
+) -> UnitOutcomes:
+    """One unit of every set. Unparsed answers count with the first unit only."""
     valid_N = is_valid(stack)
     items = [case.item for case in stack.cases]
     is_first = unit in ("", "image 0", "pair 0-1")
-    return JudgedUnits(
+    return UnitOutcomes(
         units=[f"{item.id}/{unit}" if unit else item.id for item in items],
         clusters=[item.group or item.id for item in items],
         tags=[{**item.tags, "relation": relation} if relation else item.tags for item in items],
         unparsed=[case.scores.unparsed if is_first else 0 for case in stack.cases],
-        value_U=np.where(valid_N, found.credit_N, np.nan),
-        tie_U=found.tie_N & valid_N,
+        value_U=np.where(valid_N, credit.credit_N, np.nan),
+        tie_U=credit.tie_N & valid_N,
         chance_U=np.full(len(items), CHANCE[metric]),
     )
 
 
 @dataclass(frozen=True)
 class Relaxed:
-    """Is the right assignment preferred to the crossed one as a whole (Winoground, MMVP)?
+    """Is the correct assignment preferred to the crossed one as a whole (Winoground, MMVP)?
 
-    2 x 2 items, and two one-picture items of a group that have the same two captions and opposite
-    truths. Groups of another make-up ask something else and are left out.
+    It applies to 2 x 2 items, and to groups of two one-image items with the same two captions and
+    opposite truths. Other groups are left out.
     """
 
     form: Form = "additive"
@@ -217,7 +223,7 @@ class Relaxed:
     def __call__(
         self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
     ) -> Sequence[Outcomes]:
-        """Judge every pair."""
+        """Measure every pair."""
         pairs = [*_items(cases), *_groups(cases)]
         if not pairs:
             return [outcomes("relaxed", [])]
@@ -226,7 +232,7 @@ class Relaxed:
         margin_N = relaxed_margin(np.where(valid_N[:, None, None], score_N22, 0.0), self.form)
         margin_N = np.where(valid_N, margin_N, np.nan)
         credit_N, tie_N = _solved(margin_N, ties=ties, tie_eps=tie_eps)
-        judged = JudgedUnits(
+        units = UnitOutcomes(
             units=[pair.unit for pair in pairs],
             clusters=[pair.cluster for pair in pairs],
             tags=[_shared_tags(pair.cases) for pair in pairs],
@@ -235,12 +241,12 @@ class Relaxed:
             tie_U=tie_N,
             chance_U=np.full(len(pairs), CHANCE["relaxed"]),
         )
-        return [outcomes("relaxed", [judged])]
+        return [outcomes("relaxed", [units])]
 
 
 @dataclass(frozen=True)
 class _ScoredPair:
-    """Scores of a pair, its images and captions in the same order."""
+    """Scores of a pair, with images and captions in the same order."""
 
     unit: str
     cluster: str
@@ -249,7 +255,7 @@ class _ScoredPair:
 
 
 def _items(cases: Sequence[Case]) -> list[_ScoredPair]:
-    found = []
+    pairs = []
     for case in cases:
         truth = case.item.truth
         if isinstance(truth, Sparse) or truth.shape != (2, 2) or truth.dtype != np.bool_:
@@ -258,8 +264,8 @@ def _items(cases: Sequence[Case]) -> list[_ScoredPair]:
         if bool(is_matching(true_22[None])[0]) and len(set(case.item.captions)) == 2:
             score_22 = score_cells(case)[:, true_22.argmax(axis=1)]
             cluster = case.item.group or case.item.id
-            found.append(_ScoredPair(case.item.id, cluster, (case,), score_22))
-    return found
+            pairs.append(_ScoredPair(case.item.id, cluster, (case,), score_22))
+    return pairs
 
 
 def _groups(cases: Sequence[Case]) -> list[_ScoredPair]:
@@ -267,7 +273,7 @@ def _groups(cases: Sequence[Case]) -> list[_ScoredPair]:
     for case in cases:
         if case.item.group and tuple(case.item.truth.shape) == (1, 2):
             groups.setdefault(case.item.group, []).append(case)
-    found = []
+    pairs = []
     for name, members in groups.items():
         if len(members) != 2 or len({case.item.captions for case in members}) != 1:
             continue
@@ -275,12 +281,12 @@ def _groups(cases: Sequence[Case]) -> list[_ScoredPair]:
         if true_22.dtype == np.bool_ and bool(is_matching(true_22[None])[0]):
             score_22 = np.array([score_cells(case)[0] for case in members])
             own = true_22.argmax(axis=1)
-            found.append(_ScoredPair(name, name, tuple(members), score_22[:, own]))
-    return found
+            pairs.append(_ScoredPair(name, name, tuple(members), score_22[:, own]))
+    return pairs
 
 
 def in_form(metrics: Sequence[Metric], form: Form) -> tuple[Metric, ...]:
-    """The same metrics, with relaxed verdicts in the form that a scorer's numbers ask for."""
+    """The same metrics, with this form of `relaxed`."""
     return tuple(
         replace(metric, form=form) if isinstance(metric, Pairs | Relaxed) else metric
         for metric in metrics
@@ -288,12 +294,12 @@ def in_form(metrics: Sequence[Metric], form: Form) -> tuple[Metric, ...]:
 
 
 def relaxed_margin(score_N22: FloatArray, form: Form) -> FloatArray:
-    """By how much the right assignment beats the crossed one: 0 is a tie, NaN invalid."""
+    """By how much the correct assignment beats the crossed one: 0 is a tie, NaN is invalid."""
     return additive_margin(score_N22) if form == "additive" else ratio_margin(score_N22)
 
 
 def _solved(margin_N: FloatArray, *, ties: TieRule, tie_eps: float) -> Credit:
-    """Whether the margin is above 0, which is the crossed assignment's."""
+    """Credit for a positive margin."""
     rival_N2 = np.stack([margin_N, np.where(np.isnan(margin_N), np.nan, 0.0)], axis=1)
     straight_N2 = np.broadcast_to(np.array([True, False]), rival_N2.shape)
     return credit(rival_N2, straight_N2, ties=ties, tie_eps=tie_eps)
@@ -302,7 +308,7 @@ def _solved(margin_N: FloatArray, *, ties: TieRule, tie_eps: float) -> Credit:
 def additive_margin(score_N22: FloatArray) -> FloatArray:
     """s11 + s22 - s12 - s21: for cosines and log-probabilities.
 
-    Summed as two differences, so that rounding can never undo a pair that is solved strictly.
+    Summed as two differences, so that rounding cannot undo a strictly solved pair.
     """
     own_N = score_N22[:, 0, 0] - score_N22[:, 0, 1]
     other_N: FloatArray = score_N22[:, 1, 1] - score_N22[:, 1, 0]
@@ -318,14 +324,15 @@ def ratio_margin(score_N22: FloatArray) -> FloatArray:
 
 
 def perplexity_margin(perplexity_N22: FloatArray) -> FloatArray:
-    """The ratio form with its sign turned round, because a smaller perplexity is better."""
+    """The ratio form with reversed sign, because a smaller perplexity is better."""
     return -ratio_margin(perplexity_N22)
 
 
 def printed_perplexity_margin(perplexity_N22: FloatArray) -> FloatArray:
-    """The rule as printed in "On Erroneous Agreements", sec. 5.2, with the sign of a score.
+    """The rule as printed in "On Erroneous Agreements", sec. 5.2.
 
-    Kept to show that it is wrong: it calls a pair solved when the crossed assignment is likelier.
+    It is here to show that its sign is wrong: it solves a pair if the crossed assignment is
+    likelier.
     """
     return ratio_margin(perplexity_N22)
 
@@ -335,13 +342,13 @@ class Joined:
     """NaturalBench: two questions about two images, four items in one group.
 
     `question_pair`: one question, both images; `image_pair`: one image, both questions;
-    `all_four`. A unit of which an item is missing or invalid is invalid.
+    `all_four`: everything. A unit with a missing or invalid item is invalid.
     """
 
     def __call__(
         self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
     ) -> Sequence[Outcomes]:
-        """Join the one-picture items of every group."""
+        """Join the one-image items of every group."""
         answers = _answers(cases, ties=ties, tie_eps=tie_eps)
 
         def question(item: Item) -> str:
@@ -361,14 +368,14 @@ class JoinedPairs:
     def __call__(
         self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
     ) -> Sequence[Outcomes]:
-        """Join the one-picture items of every group."""
+        """Join the one-image items of every group."""
         answers = _answers(cases, ties=ties, tie_eps=tie_eps)
         return [_joined("pair", answers, by=lambda item: item.group, members=2)]
 
 
 @dataclass(frozen=True)
 class ItemCredit:
-    """One item of a group, judged by itself."""
+    """The credit of one item of a group."""
 
     case: Case
     credit: float
@@ -376,31 +383,31 @@ class ItemCredit:
 
 
 def _answers(cases: Sequence[Case], *, ties: TieRule, tie_eps: float) -> list[ItemCredit]:
-    """Every one-picture item that belongs to a group, in the order of the cases."""
+    """The credit of every one-image item of a group, in the order of the cases."""
     grouped = [case for case in cases if case.item.group]
-    found: dict[str, ItemCredit] = {}
+    answers: dict[str, ItemCredit] = {}
     for stack in stacks(grouped, [(1, None)]):
         credit_N, tie_N = credit(
             stack.score_NPC[:, 0], stack.true_NPC[:, 0], ties=ties, tie_eps=tie_eps
         )
         for case, value, is_tied in zip(stack.cases, credit_N, tie_N, strict=True):
-            found[case.item.id] = ItemCredit(case, float(value), bool(is_tied))
-    return [found[case.item.id] for case in grouped if case.item.id in found]
+            answers[case.item.id] = ItemCredit(case, float(value), bool(is_tied))
+    return [answers[case.item.id] for case in grouped if case.item.id in answers]
 
 
 def _joined(
     metric: str, answers: Sequence[ItemCredit], *, by: Callable[[Item], str], members: int
 ) -> Outcomes:
-    units: dict[str, list[ItemCredit]] = {}
+    members_of_unit: dict[str, list[ItemCredit]] = {}
     for answer in answers:
-        units.setdefault(by(answer.case.item), []).append(answer)
-    joined = list(units.values())
+        members_of_unit.setdefault(by(answer.case.item), []).append(answer)
+    joined = list(members_of_unit.values())
     complete = [len(unit) == members for unit in joined]
     values = [prod(answer.credit for answer in unit) for unit in joined]
     value_U = np.where(complete, values, np.nan) if joined else np.zeros(0)
     is_tied = [any(answer.is_tied for answer in unit) for unit in joined]
-    judged = JudgedUnits(
-        units=list(units),
+    units = UnitOutcomes(
+        units=list(members_of_unit),
         clusters=[unit[0].case.item.group for unit in joined],
         tags=[_shared_tags([answer.case for answer in unit]) for unit in joined],
         unparsed=[sum(answer.case.scores.unparsed for answer in unit) for unit in joined],
@@ -408,11 +415,11 @@ def _joined(
         tie_U=np.array(is_tied, dtype=np.bool_) & np.isfinite(value_U),
         chance_U=np.full(len(joined), CHANCE[metric]),
     )
-    return outcomes(metric, [judged])
+    return outcomes(metric, [units])
 
 
 def _shared_tags(cases: Sequence[Case]) -> Mapping[str, str]:
-    """The tags that all of the cases have alike."""
+    """The tags that all cases share."""
     first, *others = (case.item.tags for case in cases)
     return {
         tag: value for tag, value in first.items() if all(tags.get(tag) == value for tags in others)
@@ -420,14 +427,14 @@ def _shared_tags(cases: Sequence[Case]) -> Mapping[str, str]:
 
 
 def is_matching(true_NPC: BoolArray) -> BoolArray:
-    """Cases (square ones) in which every image has exactly one caption of its own."""
+    """Square cases in which images and captions match one to one."""
     one_each_NC: BoolArray = (true_NPC.sum(axis=1) == 1) & (true_NPC.sum(axis=2) == 1)
     matching_N: BoolArray = np.all(one_each_NC, axis=1)
     return matching_N
 
 
 def is_valid(stack: Stack) -> BoolArray:
-    """Cases with finite scores only, and with captions that differ."""
+    """Cases with only finite scores and different captions."""
     differ_N = np.array([len(set(case.item.captions)) for case in stack.cases], dtype=np.int64)
     valid_N: BoolArray = np.all(np.isfinite(stack.score_NPC), axis=(1, 2))
     valid_N &= differ_N == stack.score_NPC.shape[2]

@@ -1,6 +1,6 @@
-"""Retrieval: recall at a rank in galleries of images and captions, and what shuffles leave of it.
+"""Retrieval: recall at k in galleries of images and captions, and its retention under shuffles.
 
-Dimensions: P images, C captions, B images of a block, Q queries of one direction, K kept
+Dimensions: P images, C captions, B images of a block, Q queries of one direction, K best
 candidates.
 """
 
@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from unbag.errors import UnbagError
-from unbag.metrics.cases import JudgedUnits, outcomes, score_cells, true_cells
+from unbag.metrics.cases import UnitOutcomes, outcomes, score_cells, true_cells
 from unbag.metrics.ties import finite_rows, hit_chance
 from unbag.types import (
     BoolArray,
@@ -35,15 +35,15 @@ _RETENTION: Mapping[Direction, str] = {
     "image_to_text": "image_to_text_retention",
 }
 Block: TypeAlias = Callable[[int, int], FloatArray]
-"""(start, stop) to the scores of those images [stop - start, C]. It is called twice for every
-block and must answer the same both times."""
+"""Maps (start, stop) to the scores of those images [stop - start, C]. It is called twice for every
+block and must return the same scores both times."""
 
 
 @dataclass(frozen=True)
 class Recall:
-    """Is a true candidate among the first k? Every caption asks for its image, and the reverse.
+    """Is a true candidate among the first k? In both directions: captions to images, and back.
 
-    A caption without an image in the gallery (or the reverse) only distracts and is no query.
+    A caption without an image in the gallery (or the reverse) is a distractor, not a query.
     Captions of the same image are resampled together.
     """
 
@@ -52,17 +52,17 @@ class Recall:
     def __call__(
         self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
     ) -> Sequence[Outcomes]:
-        """Judge every query of every item, in both directions."""
-        parts: dict[str, list[JudgedUnits]] = {f"{d}@{k}": [] for d in DIRECTIONS for k in self.ks}
+        """Measure every query of every item, in both directions."""
+        parts: dict[str, list[UnitOutcomes]] = {f"{d}@{k}": [] for d in DIRECTIONS for k in self.ks}
         for case in cases:
             for direction, ranks in _directions(case, tie_eps).items():
                 query_Q = _queries(case.item, direction)
-                units = [f"{case.item.id}/{direction} {q}" for q in query_Q]
+                names = [f"{case.item.id}/{direction} {q}" for q in query_Q]
                 clusters = _clusters(case.item, direction, query_Q)
                 for k in self.ks:
                     value_Q, tie_Q = hits(ranks, k, ties=ties)
-                    found = JudgedUnits(
-                        units=units,
+                    units = UnitOutcomes(
+                        units=names,
                         clusters=clusters,
                         tags=[case.item.tags] * len(query_Q),
                         unparsed=_unparsed(case, len(query_Q)),
@@ -70,93 +70,95 @@ class Recall:
                         tie_U=tie_Q[query_Q],
                         chance_U=hit_chance(ranks.gallery, ranks.true_Q, k)[query_Q],
                     )
-                    parts[f"{direction}@{k}"].append(found)
-        return [outcomes(name, judged) for name, judged in parts.items()]
+                    parts[f"{direction}@{k}"].append(units)
+        return [outcomes(name, units) for name, units in parts.items()]
 
 
 @dataclass(frozen=True)
 class Retention:
-    """How much of R@1 is left when order is not: shuffled / kept, for captions by default.
+    """R@1 of shuffled items divided by R@1 of the original item, text to image by default.
 
-    An item whose tag says that it is kept is the partner of all others of its group, which hold the
-    same captions and images in the same order, shuffled in some way; each query is compared with
-    itself. A model that reads order loses, so less is better evidence of it. Several shuffled items
-    of one kind (draws of several seeds) are averaged; what they say of one image is resampled
-    together.
+    The tag of an item says whether it is the original of its group. The other items of the group
+    have the same captions and images in the same order, shuffled in some way; each query is
+    compared with itself. A model that uses order loses recall, so lower is better. Several draws of
+    one kind of shuffle are averaged, and their queries about one image are resampled together.
     """
 
     tag: str = "order"
-    kept: str = "kept"
+    original: str = "kept"
     directions: tuple[Direction, ...] = ("text_to_image",)
-    is_beside_kept: bool = True
-    """Units carry the tags of the kept item, to stand beside its recall; else those of the shuffled
+    uses_original_tags: bool = True
+    """Units get the tags of the original, to be listed with its recall; else those of the shuffled
     item, for a retention of each kind of shuffle."""
 
     def __call__(
         self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
     ) -> Sequence[Outcomes]:
-        """Pair every shuffled item with the kept one of its group."""
-        kept = {c.item.group: c for c in cases if c.item.tags.get(self.tag) == self.kept}
-        parts: dict[Direction, list[JudgedUnits]] = {direction: [] for direction in self.directions}
+        """Pair every shuffled item with the original of its group."""
+        originals = {c.item.group: c for c in cases if c.item.tags.get(self.tag) == self.original}
+        parts: dict[Direction, list[UnitOutcomes]] = {
+            direction: [] for direction in self.directions
+        }
         for case in cases:
-            if case.item.tags.get(self.tag, self.kept) == self.kept:
+            if case.item.tags.get(self.tag, self.original) == self.original:
                 continue
-            if case.item.group not in kept:
+            if case.item.group not in originals:
                 raise UnbagError(
-                    f"item {case.item.id!r} has {self.tag}={case.item.tags[self.tag]} "
-                    "but no partner",
-                    expected=f"an item of group {case.item.group!r} with {self.tag}={self.kept}",
+                    f"item {case.item.id!r} has {self.tag}={case.item.tags[self.tag]}, but its "
+                    "group has no original",
+                    expected=f"an item with {self.tag}={self.original} in group "
+                    f"{case.item.group!r}",
                     hint="check the loader of this benchmark",
                 )
-            partner = kept[case.item.group]
-            tags = partner.item.tags if self.is_beside_kept else case.item.tags
+            partner = originals[case.item.group]
+            tags = partner.item.tags if self.uses_original_tags else case.item.tags
             for direction in self.directions:
-                judged = _retained(partner, case, direction, tags, ties=ties, tie_eps=tie_eps)
-                parts[direction].append(judged)
-        return [outcomes(_RETENTION[direction], found) for direction, found in parts.items()]
+                units = _retained(partner, case, direction, tags, ties=ties, tie_eps=tie_eps)
+                parts[direction].append(units)
+        return [outcomes(_RETENTION[direction], units) for direction, units in parts.items()]
 
 
 def _retained(
-    kept: Case,
+    original: Case,
     shuffled: Case,
     direction: Direction,
     tags: Mapping[str, str],
     *,
     ties: TieRule,
     tie_eps: float,
-) -> JudgedUnits:
-    ranks = [_directions(case, tie_eps).get(direction) for case in (kept, shuffled)]
+) -> UnitOutcomes:
+    ranks = [_directions(case, tie_eps).get(direction) for case in (original, shuffled)]
     if ranks[0] is None or ranks[1] is None or len(ranks[0].true_Q) != len(ranks[1].true_Q):
         raise UnbagError(
-            f"items {kept.item.id!r} and {shuffled.item.id!r} cannot be compared",
+            f"items {original.item.id!r} and {shuffled.item.id!r} cannot be compared",
             expected=f"{direction.replace('_', '-')} ranks of equally many queries",
             hint="score both items again, in full",
         )
-    (kept_Q, kept_tie_Q), (value_Q, tie_Q) = (hits(found, 1, ties=ties) for found in ranks if found)
-    query_Q = _queries(kept.item, direction)
-    is_valid_Q = np.isfinite(kept_Q) & np.isfinite(value_Q)
-    return JudgedUnits(
+    (original_Q, original_tie_Q), (value_Q, tie_Q) = (hits(r, 1, ties=ties) for r in ranks if r)
+    query_Q = _queries(original.item, direction)
+    is_valid_Q = np.isfinite(original_Q) & np.isfinite(value_Q)
+    return UnitOutcomes(
         units=[f"{shuffled.item.id}/{direction} {q}" for q in query_Q],
-        clusters=_clusters(kept.item, direction, query_Q),
+        clusters=_clusters(original.item, direction, query_Q),
         tags=[tags] * len(query_Q),
         unparsed=_unparsed(shuffled, len(query_Q)),
         value_U=np.where(is_valid_Q, value_Q, np.nan)[query_Q],
-        tie_U=(kept_tie_Q | tie_Q)[query_Q],
+        tie_U=(original_tie_Q | tie_Q)[query_Q],
         chance_U=np.full(len(query_Q), np.nan),
-        weight_U=np.where(is_valid_Q, kept_Q, 0.0)[query_Q],
+        weight_U=np.where(is_valid_Q, original_Q, 0.0)[query_Q],
     )
 
 
 def _directions(case: Case, tie_eps: float) -> dict[Direction, Ranks]:
-    """The ranks a case comes with, or those of its score matrix."""
-    given = (case.scores.text_to_image, case.scores.image_to_text)
-    if given == (None, None):
-        given = rank(score_cells(case), case.item.truth, tie_eps=tie_eps)
-    return {name: ranks for name, ranks in zip(DIRECTIONS, given, strict=True) if ranks is not None}
+    """The ranks of a case, computed from its score matrix if it has none."""
+    pair = (case.scores.text_to_image, case.scores.image_to_text)
+    if pair == (None, None):
+        pair = rank(score_cells(case), case.item.truth, tie_eps=tie_eps)
+    return {name: ranks for name, ranks in zip(DIRECTIONS, pair, strict=True) if ranks is not None}
 
 
 def _queries(item: Item, direction: Direction) -> IntArray:
-    """Queries that have a true candidate at all."""
+    """Queries with at least one true candidate."""
     axis = 0 if direction == "text_to_image" else 1
     if isinstance(item.truth, Sparse):
         index_T = item.truth.column_T if axis == 0 else item.truth.row_T
@@ -165,7 +167,7 @@ def _queries(item: Item, direction: Direction) -> IntArray:
 
 
 def _clusters(item: Item, direction: Direction, query_Q: IntArray) -> list[str]:
-    """The image a query is about: itself, or the first true one of a caption."""
+    """The cluster of each query: the image itself, or the first true image of a caption."""
     name = item.group or item.id
     if direction == "image_to_text":
         return [f"{name}/picture {q}" for q in query_Q]
@@ -178,15 +180,15 @@ def _clusters(item: Item, direction: Direction, query_Q: IntArray) -> list[str]:
 
 
 def _unparsed(case: Case, queries: int) -> list[int]:
-    """Unread answers of the whole item, counted once."""
+    """Unparsed answers of the item, all counted with its first query."""
     return [case.scores.unparsed, *[0] * (queries - 1)][:queries]
 
 
 def hits(ranks: Ranks, k: int, *, ties: TieRule = "wrong") -> tuple[FloatArray, BoolArray]:
-    """Credit of finding a true candidate among the first k, and where a tie decides it.
+    """Credit for a true candidate among the first k, and whether a tie decides it.
 
-    `wrong` puts tied false candidates first, `right` and the argmax rules last; `half` gives the
-    expected credit when ties are broken at random. NaN where the query is invalid.
+    `wrong` ranks tied false candidates first, `right` and the argmax rules rank them last; `half`
+    gives the expected credit under random tie breaking. NaN for invalid queries.
     """
     free_Q = k - ranks.greater_Q
     sure_Q, possible_Q = free_Q > ranks.equal_Q, free_Q > 0
@@ -201,7 +203,7 @@ def hits(ranks: Ranks, k: int, *, ties: TieRule = "wrong") -> tuple[FloatArray, 
 
 
 def _expected(ranks: Ranks, free_Q: IntArray) -> FloatArray:
-    """1 - C(e, s) / C(e + t, s): s free places, e tied false and t tied true candidates."""
+    """1 - C(e, s) / C(e + t, s) for s free places, e tied false and t tied true candidates."""
     missed_Q = np.ones(len(free_Q))
     for drawn in range(int(free_Q.max(initial=0))):
         left_Q = np.clip(ranks.equal_Q - drawn, 0, None)
@@ -213,7 +215,7 @@ def _expected(ranks: Ranks, free_Q: IntArray) -> FloatArray:
 def rank(
     score_PC: FloatArray, truth: Truth, *, keep: int = 10, tie_eps: float = 0.0
 ) -> tuple[Ranks, Ranks]:
-    """Ranks (text to image, image to text) from a whole matrix."""
+    """Ranks (text to image, image to text) from a full score matrix."""
     if score_PC.shape != tuple(truth.shape):
         raise UnbagError(
             f"scores of shape {score_PC.shape}", expected=f"images x captions = {truth.shape}"
@@ -222,7 +224,7 @@ def rank(
 
 
 def rank_rows(score_QC: FloatArray, true_QC: BoolArray, *, tie_eps: float = 0.0) -> Ranks:
-    """Ranks of queries that each have their own row of candidates; none of these is kept."""
+    """Ranks of queries with separate candidates, one row each, without the best candidates."""
     is_valid_Q: BoolArray = finite_rows(score_QC) & np.any(true_QC, axis=1)
     score_QC = np.where(is_valid_Q[:, None], score_QC, 0.0)
     best_Q1 = np.where(true_QC, score_QC, -np.inf).max(axis=1, keepdims=True)
@@ -234,30 +236,30 @@ def rank_rows(score_QC: FloatArray, true_QC: BoolArray, *, tie_eps: float = 0.0)
 def rank_blocks(
     block: Block, truth: Truth, *, rows: int = 128, keep: int = 10, tie_eps: float = 0.0
 ) -> tuple[Ranks, Ranks]:
-    """Ranks (text to image, image to text) without ever holding more than `rows` images.
+    """Ranks (text to image, image to text), with at most `rows` images in memory at once.
 
-    An image (or caption) without any finite score is damaged: invalid as a query and out of the
-    gallery of the other direction. A query with any other non-finite score, or whose true
-    candidates are all damaged, is invalid. Candidates that tie at the end of the kept ones are
-    taken in their own order.
+    An image (or caption) without any finite score is damaged: it is invalid as a query and not in
+    the gallery of the other direction. A query with any other non-finite score, or with only
+    damaged true candidates, is invalid. Ties among the `keep` best candidates are resolved by
+    their order.
     """
     gallery = _Gallery(block, truth, rows)
-    found = _survey(gallery)
-    by_text = _Count.empty(gallery.captions, keep, gallery.images)
-    by_image = _Count.empty(gallery.images, keep, gallery.captions)
+    survey = _survey(gallery)
+    text_count = _Count.empty(gallery.captions, keep, gallery.images)
+    image_count = _Count.empty(gallery.images, keep, gallery.captions)
     for part, score_BC, true_BC in gallery.blocks():
-        true_BC = true_BC & found.alive_P[part, None] & found.alive_C
-        by_image.add(score_BC - found.best_P[part, None], true_BC, tie_eps, part)
-        by_image.keep(score_BC, 0, part)
-        by_text.add((score_BC - found.best_C).T, true_BC.T, tie_eps, slice(None))
-        by_text.keep(score_BC.T, part.start, slice(None))
-    text_to_image = by_text.ranks(found.valid_C, int(found.alive_P.sum()))
-    return text_to_image, by_image.ranks(found.valid_P, int(found.alive_C.sum()))
+        true_BC = true_BC & survey.alive_P[part, None] & survey.alive_C
+        image_count.add(score_BC - survey.best_P[part, None], true_BC, tie_eps, part)
+        image_count.keep(score_BC, 0, part)
+        text_count.add((score_BC - survey.best_C).T, true_BC.T, tie_eps, slice(None))
+        text_count.keep(score_BC.T, part.start, slice(None))
+    text_to_image = text_count.ranks(survey.valid_C, int(survey.alive_P.sum()))
+    return text_to_image, image_count.ranks(survey.valid_P, int(survey.alive_C.sum()))
 
 
 @dataclass(frozen=True, eq=False)
 class _Gallery:
-    """Images and captions, a block of images at a time."""
+    """Scores and truth of a gallery, read in blocks of images."""
 
     block: Block
     truth: Truth
@@ -272,7 +274,7 @@ class _Gallery:
         return int(self.truth.shape[1])
 
     def blocks(self) -> Iterator[tuple[slice, FloatArray, BoolArray]]:
-        """Which images, their scores (NaN wherever not finite), and which are true."""
+        """The slice of images, their scores (NaN where not finite) and their truth."""
         true_rows = _true_rows(self.truth)
         for start in range(0, self.images, self.rows):
             stop = min(start + self.rows, self.images)
@@ -288,7 +290,7 @@ class _Gallery:
 
 @dataclass(frozen=True, eq=False)
 class _Survey:
-    """What the first pass finds: best true scores, damaged candidates, valid queries."""
+    """Results of the first pass: best true scores, intact candidates, valid queries."""
 
     best_P: FloatArray
     best_C: FloatArray
@@ -317,7 +319,7 @@ def _survey(gallery: _Gallery) -> _Survey:
 
 @dataclass(frozen=True, eq=False)
 class _Count:
-    """Ranks of one direction in the making."""
+    """Accumulates the ranks of one direction."""
 
     greater_Q: IntArray
     equal_Q: IntArray
@@ -334,7 +336,7 @@ class _Count:
         return cls(greater_Q, equal_Q, true_equal_Q, true_Q, top_QK, top_score_QK)
 
     def add(self, ahead_QB: FloatArray, true_QB: BoolArray, eps: float, queries: slice) -> None:
-        """Count candidates by how far they are ahead of the best true one; NaN is never counted."""
+        """Count candidates by their lead over the best true one; NaN is not counted."""
         near_QB = np.abs(ahead_QB) <= eps
         self.greater_Q[queries] += ((ahead_QB > eps) & ~true_QB).sum(axis=1)
         self.equal_Q[queries] += (near_QB & ~true_QB).sum(axis=1)
@@ -342,21 +344,21 @@ class _Count:
         self.true_Q[queries] += true_QB.sum(axis=1)
 
     def keep(self, score_QB: FloatArray, offset: int, queries: slice) -> None:
-        """Merge new candidates, numbered from `offset`, into the kept ones."""
-        kept = self.top_QK.shape[1]
+        """Merge candidates, numbered from `offset`, into the best ones so far."""
+        size = self.top_QK.shape[1]
         old_QK = self.top_QK[queries].copy()
         score_QN = np.concatenate([self.top_score_QK[queries], score_QB], axis=1)
         score_QN[np.isnan(score_QN)] = -np.inf
         row_Q = np.arange(len(score_QN))
-        for place in range(kept):
+        for place in range(size):
             best_Q = score_QN.argmax(axis=1)
-            old_Q = old_QK[row_Q, np.minimum(best_Q, kept - 1)]
-            self.top_QK[queries, place] = np.where(best_Q < kept, old_Q, best_Q - kept + offset)
+            old_Q = old_QK[row_Q, np.minimum(best_Q, size - 1)]
+            self.top_QK[queries, place] = np.where(best_Q < size, old_Q, best_Q - size + offset)
             self.top_score_QK[queries, place] = score_QN[row_Q, best_Q]
             score_QN[row_Q, best_Q] = -np.inf
 
     def ranks(self, valid_Q: BoolArray, gallery: int) -> Ranks:
-        """The finished ranks; places without a scored candidate hold -1 and NaN."""
+        """The final ranks; places without a scored candidate are -1 and NaN."""
         is_filled_QK = np.isfinite(self.top_score_QK)
         return Ranks(
             greater_Q=np.where(valid_Q, self.greater_Q, -1),
@@ -370,7 +372,7 @@ class _Count:
 
 
 def _true_rows(truth: Truth) -> Callable[[int, int], BoolArray]:
-    """Access to the truth of a block of images."""
+    """A function that returns the truth of a block of images."""
     if not isinstance(truth, Sparse):
         true_PC = true_cells(truth, "ranking")
         return lambda start, stop: true_PC[start:stop]

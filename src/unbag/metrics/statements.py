@@ -1,4 +1,4 @@
-"""Single statements: area under the curve and a threshold for true and false, taus for ratings.
+"""Single statements: AUC and threshold accuracy for true and false, Kendall's tau for ratings.
 
 Dimensions: N statements or ratings, T true ones, F false ones, K thresholds, L ratings of a level.
 """
@@ -19,7 +19,7 @@ from unbag.types import BoolArray, Case, FloatArray, IntArray, Outcomes, Sparse,
 NAMES = ("tau_b", "tau_c")
 
 
-# Statements about different images have no order, so the argmax rules share a tie evenly.
+# Statements about different images have no order, so the argmax rules split a tie evenly.
 _TIE_WORTH: Mapping[TieRule, float] = MappingProxyType(
     {"wrong": 0.0, "half": 0.5, "right": 1.0, "argmax_first": 0.5, "argmax_last": 0.5}
 )
@@ -29,9 +29,9 @@ _TIE_WORTH: Mapping[TieRule, float] = MappingProxyType(
 class Statements:
     """Is the statement true of the image (VSR)? Items have one image and one caption.
 
-    The threshold is the one that is right most often on the items with `tag` = `dev`; both
-    metrics are about those with `tag` = `test`. Units of `auc` carry no tags: the area over some
-    of the statements is not the mean over their units.
+    The threshold is the most accurate one on the items with `tag` = `dev`; both metrics cover those
+    with `tag` = `test`. Units of `auc` have no tags: the area of a subset is not the mean over its
+    units.
     """
 
     tag: str = "split"
@@ -41,13 +41,13 @@ class Statements:
     def __call__(
         self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
     ) -> Sequence[Outcomes]:
-        """Judge every statement of the test split."""
+        """Measure every statement of the test split."""
         test = self._of(cases, self.test)
         if not test:
             return [outcomes("auc", []), outcomes("threshold_accuracy", [])]
         score_N, true_N = _columns(test)
         value_N, tie_N = area_values(score_N, true_N, ties=ties, tie_eps=tie_eps)
-        area = per_item(test, value_N, tie_N, chance=CHANCE["auc"])
+        area_outcomes = per_item(test, value_N, tie_N, chance=CHANCE["auc"])
         dev = self._of(cases, self.dev)
         if not dev:
             raise UnbagError(
@@ -56,14 +56,14 @@ class Statements:
                 hint="score the development items too",
             )
         right_N = (score_N > best_threshold(*_columns(dev))) == true_N
-        decided = per_item(
+        threshold_outcomes = per_item(
             test,
             np.where(np.isfinite(score_N), right_N, np.nan),
             np.zeros(len(test), dtype=np.bool_),
             chance=CHANCE["threshold_accuracy"],
         )
-        untagged = replace(area, tags=[{} for _ in test])
-        return [outcomes("auc", [untagged]), outcomes("threshold_accuracy", [decided])]
+        untagged = replace(area_outcomes, tags=[{} for _ in test])
+        return [outcomes("auc", [untagged]), outcomes("threshold_accuracy", [threshold_outcomes])]
 
     def _of(self, cases: Sequence[Case], split: str) -> list[Case]:
         return [
@@ -76,12 +76,12 @@ class Statements:
 def area_values(
     score_N: FloatArray, true_N: BoolArray, *, ties: TieRule = "wrong", tie_eps: float = 0.0
 ) -> Credit:
-    """Values whose mean is the area under the curve, and whose spread is that of the area.
+    """Values with the area under the curve as their mean, and with the spread of the area.
 
-    A true statement's own value is the share of false ones below it, a false one's the share of
-    true ones above it (DeLong et al. 1988). Each deviation from the area is scaled by N/T or N/F,
-    so that resampling the units spreads as resampling both kinds does. Values of single units can
-    thus lie outside 0 to 1.
+    The value of a true statement is the share of false ones below it, that of a false statement the
+    share of true ones above it (DeLong et al. 1988). Each deviation from the area is scaled by N/T
+    or N/F, so that resampling units has the same spread as resampling both kinds separately. Values
+    of single units can therefore lie outside 0 to 1.
     """
     valid_N = np.isfinite(score_N)
     true_T, false_F = score_N[valid_N & true_N], score_N[valid_N & ~true_N]
@@ -100,9 +100,9 @@ def area_values(
 
 
 def best_threshold(score_N: FloatArray, true_N: BoolArray) -> float:
-    """The threshold above which statements are best called true; the lowest of equally good ones.
+    """The most accurate threshold above which statements count as true; the lowest of equal ones.
 
-    Half way between two scores, or beyond all of them.
+    It is half way between two scores, or beyond all of them.
     """
     valid_N = np.isfinite(score_N)
     score_N, true_N = score_N[valid_N], true_N[valid_N]
@@ -125,14 +125,14 @@ def _columns(cases: Sequence[Case]) -> tuple[FloatArray, BoolArray]:
 class Correlation:
     """Do scores order captions as people do (Flickr8k)? Items have one image, one rated caption.
 
-    Ties are part of both statistics, so the tie rule changes nothing and none is counted. Units
-    carry no tags: the correlation over some of the ratings is not the mean over their units.
+    Both statistics handle ties themselves, so the tie rule has no effect and no tie is counted.
+    Units have no tags: the correlation of a subset is not the mean over its units.
     """
 
     def __call__(
         self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
     ) -> Sequence[Outcomes]:
-        """Judge all ratings together."""
+        """Measure all ratings together."""
         rated = [case for case in cases if tuple(case.item.truth.shape) == (1, 1)]
         if not rated:
             return [outcomes(name, [], is_rate=False) for name in NAMES]
@@ -142,28 +142,28 @@ class Correlation:
                 raise UnbagError(
                     f"item {case.item.id!r} has no rating",
                     expected="a truth matrix of numbers",
-                    hint="judge what is true or false with `Statements`",
+                    hint="measure true and false statements with `Statements`",
                 )
         rating_N = np.array([case.item.truth for case in rated], dtype=np.float64).ravel()
-        found = []
+        results = []
         for name, value_N in zip(NAMES, kendall(score_N, rating_N, tie_eps=tie_eps), strict=True):
-            judged = per_item(rated, value_N, np.zeros(len(rated), dtype=np.bool_), chance=0.0)
-            untagged = replace(judged, tags=[{} for _ in rated])
-            found.append(outcomes(name, [untagged], is_rate=False))
-        return found
+            units = per_item(rated, value_N, np.zeros(len(rated), dtype=np.bool_), chance=0.0)
+            untagged = replace(units, tags=[{} for _ in rated])
+            results.append(outcomes(name, [untagged], is_rate=False))
+        return results
 
 
 def kendall(
     score_N: FloatArray, rating_N: FloatArray, *, tie_eps: float = 0.0
 ) -> tuple[FloatArray, FloatArray]:
-    """Values whose mean is tau-b (and tau-c), and whose spread is that of the statistic.
+    """Values with tau-b (and tau-c) as their mean, and with the spread of the statistic.
 
     With a(i) the share of others that i is ordered with as people order them, less the share of
     those ordered the other way, b(i) the share with another score and c(i) the share with another
     rating, tau-b is mean(a) / sqrt(mean(b) mean(c)). Each is a mean over pairs, so a unit enters
     twice; the values are the statistic plus its first derivatives times twice the deviations (the
     delta method), so that resampling units, or clusters of them, spreads as the statistic does.
-    Scores that are all equal order nothing: 0. Ratings that are all equal ask nothing: NaN.
+    If all scores are equal the result is 0; if all ratings are equal it is NaN.
     """
     valid_N = np.isfinite(score_N) & np.isfinite(rating_N)
     tau_b_N, tau_c_N = np.full(len(score_N), np.nan), np.full(len(score_N), np.nan)
@@ -189,9 +189,9 @@ def kendall(
 def _shares(
     score_N: FloatArray, rating_N: FloatArray, tie_eps: float
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Of all others: ordered alike less the other way, of another score, of another rating.
+    """For each unit, shares of the others: concordant minus discordant, other score, other rating.
 
-    Level by level of the ratings, of which there are few: n log n each instead of n squared.
+    Ratings have few levels, so it goes level by level: n log n each instead of n squared.
     """
     total = len(score_N)
     agree_N, equal_score_N = np.zeros(total), np.zeros(total)
@@ -202,7 +202,7 @@ def _shares(
         agree_N += np.sign(rating_N - level) * (below_N - above_N)
         equal_score_N += equal_N
         other_rating_N[rating_N == level] = total - len(score_L)
-    # Each score is level with itself, which is no pair.
+    # Each score ties with itself, which is not a pair.
     others = total - 1
     other_score_N = (total - equal_score_N) / others
     return agree_N / others, other_score_N, other_rating_N / others
@@ -211,7 +211,7 @@ def _shares(
 def _counts(
     score_N: FloatArray, sorted_L: FloatArray, tie_eps: float
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """How many of the sorted scores are below, level with and above each score."""
+    """How many of the sorted scores are below, tied with and above each score."""
     below_N = np.searchsorted(sorted_L, score_N - tie_eps, side="left").astype(np.int64)
     up_to_N = np.searchsorted(sorted_L, score_N + tie_eps, side="right").astype(np.int64)
     return below_N, up_to_N - below_N, len(sorted_L) - up_to_N

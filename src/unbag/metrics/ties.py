@@ -1,4 +1,4 @@
-"""Tie rules and chance: what an equal top score is worth, and what a guess would get.
+"""Tie rules and chance levels: the credit for an equal top score, and for random scores.
 
 Dimensions: N rows (one question each), C candidates, U units.
 """
@@ -26,26 +26,25 @@ from unbag.types import (
 def credit(
     score_NC: FloatArray, true_NC: BoolArray, *, ties: TieRule = "wrong", tie_eps: float = 0.0
 ) -> Credit:
-    """Credit of picking the best-scored candidate of each row.
+    """Credit for picking the best-scored candidate of each row.
 
-    NaN where a score is not finite, and where there is nothing to choose between (no candidate is
-    true, or all are).
+    NaN if a score is not finite, or if there is no choice (no candidate is true, or all are).
     """
-    is_judged_N = finite_rows(score_NC) & has_choice(true_NC)
-    score_NC = np.where(is_judged_N[:, None], score_NC, 0.0)
+    is_valid_N = finite_rows(score_NC) & has_choice(true_NC)
+    score_NC = np.where(is_valid_N[:, None], score_NC, 0.0)
     best_true_N = np.where(true_NC, score_NC, -np.inf).max(axis=1)
     best_false_N = np.where(true_NC, -np.inf, score_NC).max(axis=1)
     ahead_N = best_true_N - best_false_N
-    tie_N = is_judged_N & (np.abs(ahead_N) <= tie_eps)
+    tie_N = is_valid_N & (np.abs(ahead_N) <= tie_eps)
     credit_N = (ahead_N > tie_eps).astype(np.float64)
     if tie_N.any():
         credit_N[tie_N] = _worth(score_NC[tie_N], true_NC[tie_N], ties=ties, tie_eps=tie_eps)
-    credit_N[~is_judged_N] = np.nan
+    credit_N[~is_valid_N] = np.nan
     return Credit(credit_N, tie_N)
 
 
 class Credit(NamedTuple):
-    """What each row earned, and where its best true and best false candidate were level."""
+    """The credit of each row, and whether its best true and best false candidates tie."""
 
     credit_N: FloatArray
     tie_N: BoolArray
@@ -54,7 +53,7 @@ class Credit(NamedTuple):
 def _worth(
     score_NC: FloatArray, true_NC: BoolArray, *, ties: TieRule, tie_eps: float
 ) -> FloatArray | float:
-    """What tied rows earn under each rule."""
+    """The credit of tied rows under a rule."""
     if ties == "wrong":
         return 0.0
     if ties == "right":
@@ -73,10 +72,10 @@ def _worth(
 def duel(
     score_NC: FloatArray, own_N: IntArray, other_N: IntArray, *, ties: TieRule, tie_eps: float
 ) -> Duel:
-    """Column `own` against column `other` of each row, by the same tie rules.
+    """Compare column `own` with column `other` of each row, by the same tie rules.
 
-    Under `half` a tie is half won and half lost; under the argmax rules the order of the columns
-    decides. The rows must be finite.
+    Under `half` a tie is half won and half lost; under the argmax rules the column order decides.
+    The rows must be finite.
     """
     column_N2 = np.sort(np.stack([own_N, other_N], axis=1), axis=1)
     score_N2 = np.take_along_axis(score_NC, column_N2, axis=1)
@@ -88,7 +87,7 @@ def duel(
 
 
 class Duel(NamedTuple):
-    """Two candidates of each row compared. Under `wrong` a tie is neither won nor lost."""
+    """Result of comparing two candidates. Under `wrong` a tie is neither won nor lost."""
 
     won_N: FloatArray
     lost_N: FloatArray
@@ -135,15 +134,15 @@ CHANCE: Mapping[str, float] = MappingProxyType(
         "text_only": 1 / 3,
     }
 )
-"""Levels that hold for every unit: independent continuous scores, so every order of the options
-is equally likely and ties never happen."""
+"""Chance levels under independent continuous scores: every order of the options is equally likely,
+and ties never happen."""
 
 
 CHANCE_INDEPENDENT: Mapping[str, float] = MappingProxyType(
     {"augmented": 1 / 4, "brittleness": 1 / 2}
 )
-"""The other sensible null of triples: c against c_n and c_p against c_n are two fair coins. A bag
-of words sits here, because only tiny order effects separate its scores."""
+"""Another null model for triples: c against c_n and c_p against c_n are two fair coins. It suits a
+bag of words, whose scores differ only by tiny order effects."""
 
 
 def hit_chance(gallery: int, true_Q: IntArray, k: int) -> FloatArray:
@@ -165,9 +164,9 @@ def simulate(
     rng: np.random.Generator,
     ties: TieRule = "wrong",
 ) -> Mapping[str, float]:
-    """Mean of every outcome of the real metric over copies of an item with random scores."""
+    """Mean outcomes of a metric over copies of an item with random scores."""
     rows, columns = item.truth.shape
     score_NPC = rng.standard_normal((cases, rows, columns))
-    made = [Case(item, Scores(item.id, score_PC)) for score_PC in score_NPC]
-    judged = metric(made, ties=ties, tie_eps=0.0)
-    return {found.metric: float(np.nanmean(found.value_U)) for found in judged}
+    random_cases = [Case(item, Scores(item.id, score_PC)) for score_PC in score_NPC]
+    outcomes = metric(random_cases, ties=ties, tie_eps=0.0)
+    return {outcome.metric: float(np.nanmean(outcome.value_U)) for outcome in outcomes}

@@ -1,1 +1,1 @@
-"""Models: image and caption encoders, chat models, matching heads and blind baselines."""
+"""Models: dual encoders, chat models, matching heads and blind baselines."""

@@ -1,4 +1,4 @@
-"""Blind baselines: scorers that read the captions and never look at the image.
+"""Blind baselines: scorers that read the captions and ignore the image.
 
 They score by a fixed rule, by a random number, by the probability of a caption under a language
 model, or by its similarity to the item's other captions.
@@ -44,31 +44,31 @@ if TYPE_CHECKING:
 
 Blind: TypeAlias = "CaptionOnly | Coin | Likelihood | Sentence"
 ALL = ("caption:constant", "caption:random", "caption:short", "caption:long")
-"""What `--blind all` means: every baseline that needs no model."""
+"""The baselines of `--blind all`, which need no model."""
 
-# Many published negatives are longer than the truth: preferring the shorter caption alone scores
-# about 71 % on SugarCrepe.
+# Many published negatives are longer than the true caption: always preferring the shorter caption
+# scores about 71 % on SugarCrepe.
 _RULES: dict[str, Callable[[str], float]] = {
     "constant": lambda caption: 0.0,
-    "short": lambda caption: _between_0_and_1(caption) - len(caption),
-    "long": lambda caption: _between_0_and_1(caption) + len(caption),
+    "short": lambda caption: _tie_breaker(caption) - len(caption),
+    "long": lambda caption: _tie_breaker(caption) + len(caption),
 }
 BATCH = 64
-"""Texts run together, of nearly the same length."""
-_LIKELIHOODS_KEPT = 1 << 17
-"""Texts whose number is kept, so that memory stays flat over millions of captions."""
-_VECTORS_KEPT = 1 << 16
-"""Vectors that `vectors` keeps, so that memory stays flat over millions of captions."""
-_SIMILARITIES_KEPT = 16
-"""Captions up to which their similarities are kept with the scores."""
+"""Batch size of texts, which are sorted by length."""
+_MAX_CACHED_LIKELIHOODS = 1 << 17
+"""Texts whose likelihoods are cached, so that memory is bounded over millions of captions."""
+_MAX_CACHED_VECTORS = 1 << 16
+"""Captions whose vectors are cached, so that memory is bounded over millions of captions."""
+_MAX_SIMILARITIES = 16
+"""Largest number of captions of an item whose similarities are saved with its scores."""
 _SENTENCE_VERSION = "caption-sentence-1"
-"""Raise it whenever the code here changes a number."""
+"""Part of the fingerprint: increase it whenever a change here alters a result."""
 Text: TypeAlias = tuple[str, str]
-"""What comes before (the question of an item, or nothing), and the caption."""
+"""The text before a caption (the question of an item, or ""), and the caption."""
 
 
 def load(name: str, *, device: str = "cpu") -> Blind:
-    """`short`, `long`, `constant`, `random[:SEED]`, `[mean-]likelihood:PATH`, `sentence:PATH`."""
+    """Load short, long, constant, random[:SEED], [mean-]likelihood:PATH or sentence:PATH."""
     kind, _, rest = name.partition(":")
     if kind in ("likelihood", "mean-likelihood"):
         return load_likelihood(rest, is_mean=kind == "mean-likelihood", device=device)
@@ -77,7 +77,7 @@ def load(name: str, *, device: str = "cpu") -> Blind:
     if kind == "random":
         if rest and not (rest.isascii() and rest.isdigit()):
             raise UnbagError(
-                f"caption:{name}: {rest!r} is no seed",
+                f"caption:{name}: {rest!r} is not a seed",
                 expected="a whole number, as in caption:random:7",
             )
         return Coin(f"caption:{name}", int(rest)) if rest else Coin("caption:random")
@@ -90,7 +90,7 @@ def load(name: str, *, device: str = "cpu") -> Blind:
 
 @dataclass(frozen=True)
 class CaptionOnly:
-    """Scores a caption by a rule on its text alone."""
+    """Scores a caption by a fixed rule on its text."""
 
     name: str
     rule: Callable[[str], float]
@@ -99,34 +99,34 @@ class CaptionOnly:
 
     @property
     def fingerprint(self) -> str:
-        """The name says it all: the rules are fixed."""
+        """The name and a version, since the rules are fixed."""
         return f"{self.name}-2"
 
     def score(self, queries: Sequence[Query]) -> list[float]:
-        """The rule, caption by caption."""
+        """Apply the rule to each caption."""
         return [self.rule(text_of(query.caption)) for query in queries]
 
     def score_matrix(self, images: Sequence[ImageSource], captions: Sequence[Caption]) -> Tensor:
-        """[P, C]; all rows are equal."""
+        """Return scores [P, C] with equal rows."""
         import torch
 
         score_C = torch.tensor([self.rule(text_of(c)) for c in captions], dtype=torch.float64)
         return score_C.expand(len(images), len(captions))
 
 
-def _between_0_and_1(caption: str) -> float:
-    """Tells captions of one length apart, so that a blind guess reads as chance, not as a tie."""
+def _tie_breaker(caption: str) -> float:
+    """Number in [0, 1) that breaks ties of captions of one length, for scores at chance level."""
     return int.from_bytes(blake2b(caption.encode(), digest_size=6).digest(), "big") / 2**48
 
 
 @dataclass(frozen=True)
 class Coin:
-    """A random number for each pair of image and caption, the same in every run.
+    """Scores each pair of image and caption by a random number, the same in every run.
 
-    It depends on the seed, the file name of the image, the caption and the question; not on the
-    folder that the data lie in, and not on any pixel, which would mean to open the image. A pair
-    that several items share has one number in all of them, as with every scorer; the captions of
-    one item have independent ones, so each item is a fair draw.
+    The number depends on the seed, the file name of the image, the caption and the question. It
+    does not depend on the folder of the data or on pixels, so that no image is opened. A pair has
+    the same score in all items that share it, as with every scorer. Scores of the captions of an
+    item are independent, so each item is a fair draw.
     """
 
     name: str
@@ -136,17 +136,17 @@ class Coin:
 
     @property
     def fingerprint(self) -> str:
-        """Of the seed and the way numbers are made."""
+        """The seed and a version of the generator."""
         return f"caption:random-{self.seed}-1"
 
     def score(self, queries: Sequence[Query]) -> FloatArray:
-        """Numbers in [0, 1)."""
+        """Return numbers in [0, 1)."""
         image_Q = _hashes([PurePath(query.image.name).name for query in queries])
         caption_Q = _hashes([_question_and_caption(query) for query in queries])
         return self._uniform(image_Q, caption_Q)
 
     def score_matrix(self, images: Sequence[ImageSource], captions: Sequence[Caption]) -> Tensor:
-        """[P, C]: the same numbers as pair by pair."""
+        """Return the same numbers as `score`, [P, C]."""
         import torch
 
         image_P = _hashes([PurePath(image.name).name for image in images])
@@ -155,9 +155,9 @@ class Coin:
         )
         return torch.from_numpy(self._uniform(image_P[:, None], caption_C[None, :]))
 
-    def _uniform(self, one: NDArray[np.uint64], other: NDArray[np.uint64]) -> FloatArray:
+    def _uniform(self, image: NDArray[np.uint64], caption: NDArray[np.uint64]) -> FloatArray:
         seed = _hashes([str(self.seed)])
-        mixed = _mix(_mix(one + seed) ^ other)
+        mixed = _mix(_mix(image + seed) ^ caption)
         return (mixed >> np.uint64(11)).astype(np.float64) / 2**53
 
 
@@ -172,21 +172,21 @@ def _hashes(texts: Sequence[str]) -> NDArray[np.uint64]:
 
 
 def _mix(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finaliser of SplitMix64 (Steele, Lea and Flood 2014): every bit depends on every bit."""
+    """Mix all bits, by the finalizer of SplitMix64 (Steele, Lea and Flood 2014)."""
     value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return value ^ (value >> np.uint64(31))
 
 
 def load_likelihood(path: str, *, is_mean: bool = False, device: str = "cpu") -> Likelihood:
-    """From a folder of transformers, a GGUF file, or a name on the hub."""
+    """Load from a folder of transformers, a GGUF file, or a name on the hub."""
     model, tokenizer = read_language_model(path, device=device)
     start = next((i for i in (tokenizer.bos_token_id, tokenizer.eos_token_id) if i is not None), -1)
     if start < 0:
         raise UnbagError(
             f"the tokenizer of {path} has no first token",
             expected="a bos or an eos token, so that the first word of a caption has a probability",
-            hint="take another language model",
+            hint="use another language model",
         )
     kind = "mean-likelihood" if is_mean else "likelihood"
     return Likelihood(
@@ -205,15 +205,15 @@ def load_likelihood(path: str, *, is_mean: bool = False, device: str = "cpu") ->
 class Likelihood:
     """The log-probability of a caption under a causal language model, after the question if any.
 
-    The whole caption's by default, which is what makes a sentence plausible and is larger for
-    shorter ones; with `is_mean` its average over tokens, which length does not move.
+    By default it is the sum over tokens, which measures plausibility and favours short captions;
+    with `is_mean` it is the average over tokens, which does not depend on length.
     """
 
     name: str
     model: Any
     tokenizer: Any
     start: int
-    """The token before the first, so that the first has a probability too."""
+    """Token before the caption, so that its first token has a probability too."""
     fingerprint: str
     is_mean: bool = False
     scoring: str = "caption only"
@@ -221,54 +221,54 @@ class Likelihood:
     _known: dict[Text, float] = field(default_factory=dict, repr=False)
 
     def score(self, queries: Sequence[Query]) -> list[float]:
-        """One number a query; a caption that was asked before is not computed again."""
+        """Return one number per query; results are cached by caption."""
         texts = [(q.question.text if q.question else "", text_of(q.caption)) for q in queries]
-        self._learn(texts)
+        self._compute(texts)
         return [self._known[text] for text in texts]
 
     def of(self, captions: Sequence[str]) -> list[float]:
-        """The same for captions alone; NaN for one that is empty or longer than the context."""
+        """Score captions alone; NaN for one that is empty or longer than the context."""
         texts = [("", caption) for caption in captions]
-        self._learn([text for text in dict.fromkeys(texts) if self._fits(text)])
+        self._compute([text for text in dict.fromkeys(texts) if self._fits(text)])
         return [self._known.get(text, math.nan) for text in texts]
 
     def score_matrix(self, images: Sequence[ImageSource], captions: Sequence[Caption]) -> Tensor:
-        """[images, captions]; all rows are equal."""
+        """Return scores [P, C] with equal rows."""
         import torch
 
         texts = [("", text_of(caption)) for caption in captions]
-        self._learn(texts)
+        self._compute(texts)
         score_C = torch.tensor([self._known[text] for text in texts], dtype=torch.float64)
         return score_C.expand(len(images), len(captions))
 
-    def _learn(self, texts: Sequence[Text]) -> None:
-        if len(self._known) > _LIKELIHOODS_KEPT:
+    def _compute(self, texts: Sequence[Text]) -> None:
+        if len(self._known) > _MAX_CACHED_LIKELIHOODS:
             self._known.clear()
         new = [text for text in dict.fromkeys(texts) if text not in self._known]
         tokens = {text: self._tokens(text) for text in new}
         new.sort(key=lambda text: len(tokens[text][0]))
-        for at in range(0, len(new), BATCH):
-            some = new[at : at + BATCH]
-            self._known.update(zip(some, self._run([tokens[t] for t in some]), strict=True))
+        for start in range(0, len(new), BATCH):
+            batch = new[start : start + BATCH]
+            self._known.update(zip(batch, self._run([tokens[t] for t in batch]), strict=True))
 
     def _fits(self, text: Text) -> bool:
-        most = getattr(self.model.config, "max_position_embeddings", None) or math.inf
-        return text in self._known or 0 < len(self._encode(text[1])) < most
+        limit = getattr(self.model.config, "max_position_embeddings", None) or math.inf
+        return text in self._known or 0 < len(self._encode(text[1])) < limit
 
     def _tokens(self, text: Text) -> tuple[list[int], int]:
-        """Start token, question and caption; and where the caption begins."""
+        """Return the tokens of start, question and caption, and the index of the caption."""
         before, caption = text
         prompt = self._encode(before) if before else []
         whole = self._encode(f"{before} {caption}" if before else caption)
         shared = 0
         while shared < min(len(prompt), len(whole) - 1) and prompt[shared] == whole[shared]:
             shared += 1
-        most = getattr(self.model.config, "max_position_embeddings", None) or len(whole) + 1
-        if not whole or len(whole) + 1 > most:
+        limit = getattr(self.model.config, "max_position_embeddings", None) or len(whole) + 1
+        if not whole or len(whole) + 1 > limit:
             raise UnbagError(
                 f"{self.name}: {caption!r} has {len(whole)} tokens",
-                expected=f"between 1 and {most - 1}",
-                hint="take a language model with a longer context, or leave this baseline out",
+                expected=f"between 1 and {limit - 1}",
+                hint="use a language model with a longer context, or leave this baseline out",
             )
         return [self.start, *whole], shared + 1
 
@@ -279,7 +279,7 @@ class Likelihood:
         import torch
 
         longest = max(len(tokens) for tokens, _ in batch)
-        # A causal model never looks to the right, so what pads a text on that side is no matter.
+        # Attention is causal, so padding on the right cannot change a probability.
         token_NL = torch.tensor([t + [self.start] * (longest - len(t)) for t, _ in batch])
         mask_NL = torch.tensor([[1] * len(t) + [0] * (longest - len(t)) for t, _ in batch])
         device = self.model.device
@@ -300,7 +300,7 @@ class Likelihood:
 
 
 def load_sentence(path: str, *, device: str = "cpu") -> Sentence:
-    """From a folder of sentence-transformers or transformers, or a name on the hub."""
+    """Load from a folder of sentence-transformers or transformers, or a name on the hub."""
     need_transformers("caption:sentence")
     from transformers import AutoModel
 
@@ -310,23 +310,23 @@ def load_sentence(path: str, *, device: str = "cpu") -> Sentence:
         raise UnbagError(
             f"{source.path} is a {config.model_type!r}",
             expected="an encoder of sentences, such as all-MiniLM-L6-v2",
-            hint="take one of sentence-transformers",
+            hint="use a model of sentence-transformers",
         )
     pooling = sentence_pooling(source)
     longest = checkpoint_file(source, "sentence_bert_config.json").get("max_seq_length")
     captions = make_captions(
         config, read_tokenizer(source), is_padded=False, has_mask=True, most=longest
     )
-    # The pooler of BERT is left out of many such checkpoints and never asked here.
+    # The pooler of BERT is not used here and missing in many checkpoints.
     model = read_weights(source, AutoModel, unused=("pooler.",)).float().to(device)
     state = {k: v for k, v in model.state_dict().items() if not k.startswith("pooler.")}
-    said = (plain_config(config), captions.said, pooling, _SENTENCE_VERSION)
+    settings = (plain_config(config), captions.settings, pooling, _SENTENCE_VERSION)
     return Sentence(
         name=f"caption:sentence:{source.name}",
         model=model,
         captions=captions,
         pooling=pooling,
-        fingerprint=fingerprint("caption:sentence", state, *said),
+        fingerprint=fingerprint("caption:sentence", state, *settings),
         device=device,
     )
 
@@ -335,9 +335,9 @@ def load_sentence(path: str, *, device: str = "cpu") -> Sentence:
 class Sentence:
     """Prefers the caption that is most like the item's other captions: the odd one out is false.
 
-    The score is the mean cosine of its sentence vector with those of the others. It needs three
-    captions or more: of two, each is as close to the other, which is a tie; one alone has no score.
-    A benchmark that can be had this way shows which caption was made from the others.
+    The score is the mean cosine of its sentence vector with those of the others. It needs at least
+    three captions: two are always tied, and a single one has no score. If this scorer is above
+    chance, the texts of a benchmark reveal which captions were derived from another.
     """
 
     name: str
@@ -352,23 +352,23 @@ class Sentence:
 
     @property
     def context(self) -> int:
-        """Tokens a caption can have, special ones included; longer ones are cut."""
+        """Maximum tokens of a caption, special tokens included; longer captions are truncated."""
         return self.captions.context
 
     def count_tokens(self, captions: Sequence[str]) -> list[int]:
-        """Before cutting, special ones included."""
+        """Return the tokens of each caption before truncation, special tokens included."""
         return self.captions.count(captions)
 
     def score(self, queries: Sequence[Query]) -> list[float]:
-        """Refused: a caption alone has nothing to be compared with."""
+        """Raise an error: a single caption cannot be compared with others."""
         raise UnbagError(
             f"{self.name} compares the captions of an item with each other",
             expected="whole items, by score_items",
-            hint="use `unbag run` or `unbag score`, which show it all captions together",
+            hint="use `unbag run` or `unbag score`, which pass it all captions of an item",
         )
 
     def score_items(self, items: Sequence[Item]) -> list[Scores]:
-        """The same row for every image of an item."""
+        """Score each item; all its images get the same row."""
         for item in items:
             if isinstance(item.truth, Sparse):
                 raise UnbagError(
@@ -376,43 +376,43 @@ class Sentence:
                     expected="items whose captions belong together",
                     hint="leave the retrieval benchmarks out for this baseline",
                 )
-        self._learn([text for item in items for c in item.captions for text in prompts_of(c)])
+        self._compute([text for item in items for c in item.captions for text in prompts_of(c)])
         return [self._scores(item) for item in items]
 
     def vectors(self, captions: Sequence[str]) -> FloatArray:
-        """[N, D]: a vector of length 1 for each caption alone."""
-        if len(self._known) > _VECTORS_KEPT:
+        """Return unit vectors of captions, [N, D]."""
+        if len(self._known) > _MAX_CACHED_VECTORS:
             self._known.clear()
-        self._learn(captions)
+        self._compute(captions)
         return np.stack([self._vector(caption) for caption in captions])
 
     def _scores(self, item: Item) -> Scores:
         vector_CD = np.stack([self._vector(caption) for caption in item.captions])
         cosine_CC = vector_CD @ vector_CD.T
-        # A product of matrices need not be symmetric to the last bit, and ties must be ties.
+        # A matrix product need not be exactly symmetric, and ties must be exact.
         cosine_CC = (cosine_CC + cosine_CC.T) / 2
         others = len(vector_CD) - 1
-        # A score of its own, 1 but for rounding, would not always cancel out.
+        # The cosine with itself is 1 up to rounding, so it would not always cancel out.
         other_CC = np.where(np.eye(others + 1, dtype=np.bool_), 0.0, cosine_CC)
         score_C = other_CC.sum(axis=1) / others if others else np.full(1, np.nan)
         return Scores(
             item.id,
             np.tile(score_C, (len(item.images), 1)),
-            caption_CC=cosine_CC if len(vector_CD) <= _SIMILARITIES_KEPT else None,
+            caption_CC=cosine_CC if len(vector_CD) <= _MAX_SIMILARITIES else None,
         )
 
     def _vector(self, caption: Caption) -> FloatArray:
         mean: FloatArray = np.mean([self._known[text] for text in prompts_of(caption)], axis=0)
         return mean / np.linalg.norm(mean)
 
-    def _learn(self, texts: Sequence[str]) -> None:
+    def _compute(self, texts: Sequence[str]) -> None:
         new = [text for text in dict.fromkeys(texts) if text not in self._known]
         counts = dict(zip(new, self.captions.count(new), strict=True)) if new else {}
         new.sort(key=lambda text: (counts[text], text))
-        for at in range(0, len(new), BATCH):
-            some = new[at : at + BATCH]
-            vectors = self._encode(some).double().cpu().numpy()
-            self._known.update(zip(some, vectors, strict=True))
+        for start in range(0, len(new), BATCH):
+            batch = new[start : start + BATCH]
+            vectors = self._encode(batch).double().cpu().numpy()
+            self._known.update(zip(batch, vectors, strict=True))
 
     def _encode(self, texts: Sequence[str]) -> Tensor:
         import torch
@@ -424,7 +424,7 @@ class Sentence:
         mask_NL = inputs["attention_mask"]
         with torch.inference_mode():
             hidden_NLH = self.model(**inputs).last_hidden_state
-            found: Tensor = normalize(
+            vector_ND: Tensor = normalize(
                 pool_words(hidden_NLH, mask_NL, POOL_OF[self.pooling]), dim=-1
             )
-        return found
+        return vector_ND

@@ -1,4 +1,4 @@
-"""Batches: as many inputs at once as fit into memory, and prepared images that can be stacked.
+"""Batch sizes that fit into memory, and preparation of images on the device.
 
 Dimensions: N images, C channels, H height, W width, V the 256 levels of a byte.
 """
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     Step = Callable[[Image], Tensor]
-    """An image to [C, H, W]."""
+    """Converts an image to [C, H, W]."""
 
 _SIDE, _LEVELS = 16, 256
-_TRIED = ((300, 200), (31, 65), (40, 30))
-"""Width and height of images that a preparation is tried on: larger, odd and smaller ones."""
+_TEST_SIZES = ((300, 200), (31, 65), (40, 30))
+"""Width and height of images that a preparation is tested on: large, odd and small."""
 
 
 class _Sliceable(Protocol):
     """A batch: a tensor or a list."""
 
     def __len__(self) -> int:
-        """How many inputs."""
+        """Return the number of inputs."""
 
     def __getitem__(self, key: slice, /) -> Self:
-        """Some of them."""
+        """Return a slice."""
 
 
 Batch = TypeVar("Batch", bound=_Sliceable)
@@ -41,35 +41,35 @@ Out = TypeVar("Out")
 
 @dataclass
 class Fitting:
-    """Runs a model on as many inputs at once as fit, and remembers how many that is.
+    """Runs a model with the largest batch size that fits into memory, and remembers that size.
 
-    The first part that does not fit halves the size of all that follow, with a warning. Batch
-    sizes change results by less than 1e-5, so a smaller batch is no other measurement.
+    A batch that does not fit halves the size of all that follow, with a warning. The batch size
+    changes results by less than 1e-5, so results remain comparable.
     """
 
     name: str
     say: Callable[[str], None]
     most: int | None = None
-    """Inputs at once, once a larger number did not fit."""
+    """Batch size, once a larger one did not fit."""
 
     def __call__(self, encode: Callable[[Batch], Tensor], inputs: Batch) -> Tensor:
-        """`encode` of all inputs, part by part; parts are joined on the CPU."""
+        """Encode all inputs in batches and concatenate the results on the CPU."""
         import torch
 
-        def on_cpu(some: Batch) -> Tensor:
-            return as_tensor(encode(some), model=self.name).detach().cpu()
+        def on_cpu(batch: Batch) -> Tensor:
+            return as_tensor(encode(batch), model=self.name).detach().cpu()
 
-        found = self.parts(on_cpu, inputs)
-        return torch.cat(found) if len(found) != 1 else found[0]
+        tensors = self.parts(on_cpu, inputs)
+        return torch.cat(tensors) if len(tensors) != 1 else tensors[0]
 
     def parts(self, encode: Callable[[Batch], Out], inputs: Batch) -> list[Out]:
-        """`encode` of as many inputs at a time as fit, one after the other."""
-        found: list[Out] = []
-        at = 0
-        while at < len(inputs):
-            size = min(self.most or len(inputs), len(inputs) - at)
+        """Encode in batches that fit, and return the result of each."""
+        results: list[Out] = []
+        start = 0
+        while start < len(inputs):
+            size = min(self.most or len(inputs), len(inputs) - start)
             try:
-                found.append(encode(inputs[at : at + size]))
+                results.append(encode(inputs[start : start + size]))
             except RuntimeError as error:
                 if _is_from_compiler(error):
                     raise self._not_compiled(error) from error
@@ -77,15 +77,15 @@ class Fitting:
                     raise
                 self._halve(size, error)
             else:
-                at += size
-        return found
+                start += size
+        return results
 
     def _not_compiled(self, error: RuntimeError) -> UnbagError:
-        # The reason; advice on finding errors of torch follows after an empty line.
-        why = " ".join(str(error).partition("\n\n")[0].split())
+        # The reason ends at an empty line; general advice of torch follows.
+        reason = " ".join(str(error).partition("\n\n")[0].split())
         return UnbagError(
-            f"{self.name} could not be compiled: {why[:300]}",
-            expected="a model that torch.compile can follow, and a working C++ compiler",
+            f"{self.name} could not be compiled: {reason[:300]}",
+            expected="a model that torch.compile supports, and a working C++ compiler",
             hint="leave --compile out: scores are the same; or install a compiler such as g++",
         )
 
@@ -108,17 +108,17 @@ class Fitting:
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:
-    """Whether a device, or the machine, had no room; each says it in its own words."""
+    """Return whether a device or the machine ran out of memory; their messages differ."""
     import torch
 
     text = str(error).lower()
     return isinstance(error, torch.OutOfMemoryError) or any(
-        said in text for said in ("out of memory", "can't allocate memory", "not enough memory")
+        phrase in text for phrase in ("out of memory", "can't allocate memory", "not enough memory")
     )
 
 
 def _is_from_compiler(error: RuntimeError) -> bool:
-    """By the name of its class: to import the compiler only to ask takes seconds."""
+    """Return whether it is of torch.compile, by module name since the import takes seconds."""
     return any(
         kind.__module__.startswith(("torch._dynamo", "torch._inductor"))
         for kind in type(error).__mro__
@@ -126,86 +126,89 @@ def _is_from_compiler(error: RuntimeError) -> bool:
 
 
 def as_tensor(returned: object, *, model: str) -> Tensor:
-    """A tensor as it is, an array as a tensor; anything else is refused."""
+    """Return a tensor unchanged and an array as a tensor; UnbagError for anything else."""
     import torch
 
     if isinstance(returned, torch.Tensor):
         return returned
     if isinstance(returned, np.ndarray) and returned.dtype.kind in "fiub":
-        # A copy: torch takes neither turned arrays nor, without a warning, those of other owners.
+        # Copied: torch rejects arrays with negative strides, and warns of read-only ones.
         return torch.from_numpy(np.array(returned))
     kind = f"an array of {returned.dtype}" if isinstance(returned, np.ndarray) else ""
     raise UnbagError(
         f"model {model!r} returned {kind or f'a {type(returned).__name__}'}",
         expected="a tensor, or an array of numbers",
-        hint="mend prepare, encode_pictures or encode_captions of this model",
+        hint="correct prepare, encode_images or encode_texts of this model",
     )
 
 
 def of_one_size(prepared: Sequence[object], *, model: str) -> list[Tensor]:
-    """Prepared images as tensors, if they make a batch; flat ones may differ in length."""
-    found = [as_tensor(one, model=model) for one in prepared]
-    other = next((one for one in found if one.shape != found[0].shape), None)
-    if other is not None and any(one.ndim != 1 for one in found):
+    """Return prepared images as tensors, checked for one shape; flat ones may differ in length."""
+    tensors = [as_tensor(image, model=model) for image in prepared]
+    other = next((image for image in tensors if image.shape != tensors[0].shape), None)
+    if other is not None and any(image.ndim != 1 for image in tensors):
         raise UnbagError(
-            f"model {model!r} prepared images of different sizes: {tuple(found[0].shape)} and "
+            f"model {model!r} prepared images of different sizes: {tuple(tensors[0].shape)} and "
             f"{tuple(other.shape)}",
             expected="one size for all images, so that they make a batch",
             hint="resize and crop to one size in prepare of this model; flat tensors may "
-            "differ in length and are filled up with zeros",
+            "differ in length and are padded with zeros",
         )
-    return found
+    return tensors
 
 
 def even(prepared: Sequence[Tensor]) -> Sequence[Tensor]:
-    """Flat tensors of several lengths, filled with zeros to the longest; others as they are.
+    """Pad flat tensors of different lengths with zeros to the longest; return others unchanged.
 
-    A model whose images differ in size prepares them flat and says in front how much is its own.
+    A model with images of different sizes prepares flat tensors that begin with their own size.
     """
     from torch.nn.functional import pad
 
-    if any(one.ndim != 1 for one in prepared) or len({len(one) for one in prepared}) <= 1:
+    if any(image.ndim != 1 for image in prepared) or len({len(image) for image in prepared}) <= 1:
         return prepared
-    longest = max(len(one) for one in prepared)
-    return [pad(one, (0, longest - len(one))) for one in prepared]
+    longest = max(len(image) for image in prepared)
+    return [pad(image, (0, longest - len(image))) for image in prepared]
 
 
 def levels(whole: Step, in_bytes: Step, last: Step) -> Levels | None:
-    """The levels of a preparation that is these two steps, to the bit; tried, not believed.
+    """Return the `Levels` of a preparation if test images confirm it bit by bit, else None.
 
-    `whole` gives numbers, `in_bytes` all but the last step, `last` that step alone.
+    Args:
+        whole: The full preparation.
+        in_bytes: All steps but the last, giving bytes.
+        last: The last step alone.
     """
     import torch
     from PIL import Image
 
     noise = np.random.default_rng(0)
     try:
-        found = Levels(last)
-        for width, height in _TRIED:
+        table = Levels(last)
+        for width, height in _TEST_SIZES:
             noise_HWC = noise.integers(0, _LEVELS, (height, width, 3), dtype=np.uint8)
             image = Image.fromarray(noise_HWC)
             byte_CHW = in_bytes(image)
             if byte_CHW.dtype != torch.uint8:
                 return None
-            if not torch.equal(found(byte_CHW[None])[0], whole(image)):
+            if not torch.equal(table(byte_CHW[None])[0], whole(image)):
                 return None
     except Exception:
-        # Preparations of others refuse a step left out in their own ways; these run whole.
+        # A preparation may raise any error if a step is left out; then it runs as a whole.
         return None
-    return found
+    return table
 
 
 class Levels:
-    """What a preparation makes of each level of each channel.
+    """A lookup table from the bytes of each channel to the numbers of a preparation.
 
-    The usual preparations end with a step that sees one byte at a time: a level of 0 to 255 in a
-    channel becomes a number. For a GPU that step is left out on the processor, so that a quarter of
-    the memory is stacked and copied, and done on the device by looking the numbers up. They are the
-    preparation's own, so every bit stays the same.
+    The usual preparations end with a step that maps each byte on its own: a level of 0 to 255 in a
+    channel becomes a number. On a GPU this step is a table lookup, so that the CPU stacks and
+    copies bytes, a quarter of the memory. The table is made by the preparation itself, so results
+    are identical bit by bit.
     """
 
     def __init__(self, last: Step) -> None:
-        """`last` is the preparation without the steps that see more than one byte."""
+        """Fill the table with `last`, the step that maps single bytes."""
         from PIL import Image
 
         ramp_V = np.arange(_LEVELS, dtype=np.uint8).reshape(_SIDE, _SIDE)
@@ -213,7 +216,7 @@ class Levels:
         self._number_CV = number_CHW.reshape(len(number_CHW), _LEVELS)
 
     def __call__(self, byte_NCHW: Tensor) -> Tensor:
-        """Looked up where the bytes are."""
+        """Look up the numbers of bytes on their device."""
         import torch
 
         self._number_CV = self._number_CV.to(byte_NCHW.device)

@@ -1,11 +1,10 @@
 """Features of images and texts from a model: vectors, tokens and layers, each computed once.
 
-`extract_images` and `extract_texts` run any encoding over many inputs in batches. A `View` says
-which token features a reader wants of an encoder, and a `FeatureStore` caches them.
+`extract_images` and `extract_texts` encode many inputs in batches. A `View` selects the token
+features that a read-out takes from an encoder, and a `FeatureStore` caches them.
 
-While images are extracted three things run beside each other: threads open and prepare images, one
-thread stacks a batch and copies it to the device, and the caller's thread runs the model on the
-batch before.
+Extraction of images runs in parallel: threads open and prepare images, one thread stacks a batch
+and copies it to the device, and the caller's thread runs the model on the previous batch.
 
 Dimensions: N inputs, L patches or words, W width, D width of the joint space.
 """
@@ -45,24 +44,24 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 IMAGE_BATCH, TEXT_BATCH = 32, 256
-"""Inputs whose token features are computed and written together."""
+"""Batch sizes for token features; each batch is one cache file."""
 MAX_BYTES = 2 << 30
-"""Of token features that are kept in memory."""
+"""Memory limit of token features."""
 PADDED = ("vector_NLW", "mask_NL", "mark_NL")
 """Tensors of token features whose rows differ in length."""
 READERS = 8
-"""Threads that open images. Decoding gives up the interpreter's lock, the rest does not: on 16
-cores, 16 threads read a tenth fewer images a second than 8."""
+"""Threads that open images. Only decoding releases the GIL: on 16 cores, 16 threads read 10 %
+fewer images per second than 8."""
 _AHEAD = 2
-"""Batches that are read or stacked before the model asks for them."""
+"""Number of batches that are prepared ahead of the model."""
 _HEAD_START = 0.05
-"""Seconds for which no thread begins an image once a GPU's turn has begun. A forward pass asks for
-the interpreter's lock hundreds of times: it takes 0.01 seconds alone, and under a profiler beside
-eight readers it took 0.8."""
+"""Seconds after the start of a forward pass on a GPU in which no thread starts an image. A forward
+pass acquires the GIL hundreds of times: it takes 0.01 seconds alone, and took 0.8 beside eight
+readers under a profiler."""
 _WORD_OR_SIGN = re.compile(r"\w+|[^\w\s]+")
 Features = TypeVar("Features")
 Batches = Sequence[Sequence[str]]
-"""Keys of inputs that are encoded together."""
+"""Keys by batch."""
 
 
 def extract_images(
@@ -75,9 +74,12 @@ def extract_images(
     label: str,
     progress: Progress,
 ) -> dict[str, str]:
-    """Give `put` what `encode` makes of prepared images; the rest cannot be opened, for a reason.
+    """Encode images in batches and pass the features to `put`.
 
-    A batch that does not fit into memory comes in parts.
+    A batch that does not fit into memory is split.
+
+    Returns:
+        The reason for each image that cannot be opened, by key.
     """
     damaged: dict[str, str] = {}
     fitting, turn = Fitting(encoder.name, progress.say), Turn(encoder.device)
@@ -89,7 +91,7 @@ def extract_images(
             damaged.update(batch.damaged)
             if batch.pixels is not None:
                 with turn:
-                    parts = fitting.parts(lambda some: (len(some), encode(some)), batch.pixels)
+                    parts = fitting.parts(lambda part: (len(part), encode(part)), batch.pixels)
                 _put_parts(put, batch.keys, parts)
             advance(len(batch.keys) + len(batch.damaged))
     return damaged
@@ -105,12 +107,13 @@ def extract_texts(
     label: str,
     progress: Progress,
 ) -> None:
-    """Give `put` what `encode` makes of texts; a batch that does not fit comes in parts."""
+    """Encode texts in batches and pass the features to `put`; large batches are split."""
     fitting = Fitting(encoder.name, progress.say)
     with progress.task(label, sum(map(len, batches))) as advance:
         for keys in batches:
             texts = [text_of[key] for key in keys]
-            _put_parts(put, keys, fitting.parts(lambda some: (len(some), encode(some)), texts))
+            parts = fitting.parts(lambda part: (len(part), encode(part)), texts)
+            _put_parts(put, keys, parts)
             advance(len(keys))
 
 
@@ -126,37 +129,37 @@ def _put_parts(
 
 
 def batches_of(keys: Sequence[str], size: int) -> list[list[str]]:
-    """Batches of one size in the order given, the last the rest."""
-    return [list(keys[at : at + size]) for at in range(0, len(keys), size)]
+    """Split keys into batches of `size`, in order; the last may be smaller."""
+    return [list(keys[start : start + size]) for start in range(0, len(keys), size)]
 
 
 def batches_of_one_length(
     encoder: DualEncoder, text_of: Mapping[str, str], size: int
 ) -> list[list[str]]:
-    """Keys of texts of as many tokens each, so that none is padded."""
+    """Batch keys of texts with the same number of tokens, so that nothing is padded."""
     counts = dict(zip(text_of, encoder.count_tokens(list(text_of.values())), strict=True))
     order = sorted(text_of, key=lambda key: (counts[key], text_of[key]))
-    groups = (list(some) for _, some in groupby(order, key=counts.__getitem__))
-    return [batch for some in groups for batch in batches_of(some, size)]
+    groups = (list(keys) for _, keys in groupby(order, key=counts.__getitem__))
+    return [batch for keys in groups for batch in batches_of(keys, size)]
 
 
 def text_key(text: str) -> str:
-    """The key of a text in a cache; that of an image is its own."""
+    """Return the cache key of a text; images have keys of their own."""
     return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def cache_name(encoder: DualEncoder) -> str:
-    """What cached features depend on: the model and the kind of device, which rounds its way."""
+    """Return the cache folder of a model and kind of device, since rounding differs by device."""
     return f"{encoder.fingerprint}-{encoder.device.partition(':')[0]}"
 
 
 def image_vectors(encoder: DualEncoder, pixels: Tensor) -> Tensor:
-    """Unit vectors [N, D] of prepared images, checked, on the CPU."""
+    """Encode prepared images to checked unit vectors [N, D] on the CPU."""
     return _checked(encoder.encode_images(pixels), len(pixels), encoder.name)
 
 
 def text_vectors(encoder: DualEncoder, texts: Sequence[str]) -> Tensor:
-    """Unit vectors [N, D] of texts, checked, on the CPU."""
+    """Encode texts to checked unit vectors [N, D] on the CPU."""
     return _checked(encoder.encode_texts(texts), len(texts), encoder.name)
 
 
@@ -167,40 +170,40 @@ def _checked(returned: Tensor, expected: int, name: str) -> Tensor:
             f"model {name!r} returned vectors of shape {tuple(vector_ND.shape)} for {expected} "
             "inputs",
             expected=f"({expected}, D)",
-            hint="mend encode_pictures / encode_captions of this model",
+            hint="correct encode_images / encode_texts of this model",
         )
     norm_N = vector_ND.norm(dim=1)
-    # A vector of zeros has no direction: its scores are invalid, not equal.
+    # A zero vector has no direction, so its scores are invalid, not tied.
     vector_ND[norm_N == 0] = float("nan")
-    wrong = norm_N[(norm_N > 0) & ((norm_N - 1).abs() > 1e-3)]
-    if len(wrong):
+    wrong_norms = norm_N[(norm_N > 0) & ((norm_N - 1).abs() > 1e-3)]
+    if len(wrong_norms):
         raise UnbagError(
-            f"model {name!r} returned a vector of norm {float(wrong[0]):.4g}",
+            f"model {name!r} returned a vector of norm {float(wrong_norms[0]):.4g}",
             expected="unit vectors (see unbag.types.DualEncoder)",
-            hint="divide each vector by its norm in encode_pictures / encode_captions",
+            hint="divide each vector by its norm in encode_images / encode_texts",
         )
     return vector_ND
 
 
 @dataclass(frozen=True)
 class View:
-    """Which token features of a frozen encoder a reader is given.
+    """A selection of token features of a frozen encoder.
 
-    Equal names of two views mean equal features.
+    Views with equal names must give equal features.
     """
 
     name: str
-    """Part of the name of the cache: letters, digits and dashes."""
+    """Part of the name of the cache folder: letters, digits and dashes."""
     encode_images: Callable[[DualEncoder, Tensor], TokenFeatures]
-    """Prepared images to features, with what the model reads out."""
+    """Prepared images to features with the pooled vector."""
     encode_texts: Callable[[DualEncoder, Sequence[str]], TokenFeatures]
 
 
 class FeatureStore:
-    """Token features of one encoder as one view shows them; each input is encoded once.
+    """Token features of one encoder in one view; each input is encoded once.
 
-    They are a hundred times the size of one vector, so that only some are in memory. Without a
-    cache folder the others are in temporary files.
+    Token features are a hundred times larger than a vector, so only some are in memory. The others
+    are in the cache folder or in temporary files.
     """
 
     def __init__(
@@ -212,10 +215,10 @@ class FeatureStore:
         progress: Progress | None = None,
         max_bytes: int = MAX_BYTES,
     ) -> None:
-        """Opens what the cache has; nothing is computed yet."""
+        """Open the cache; nothing is computed yet."""
         self.encoder, self.view = encoder, view
         self.damaged: dict[str, str] = {}
-        """Key of each image that could not be opened, with the reason."""
+        """Reason for each image that could not be opened, by key."""
         self._progress = progress or Silent()
         self._image_rows, self._text_rows = (
             TensorCache(
@@ -228,12 +231,12 @@ class FeatureStore:
         )
 
     def precompute(self, images: Iterable[ImageSource], texts: Iterable[str]) -> None:
-        """Compute the features of all that are not known yet, with a progress bar each."""
+        """Compute all features that are not cached yet, with progress bars."""
         self._compute_texts(_keys(texts))
         self._compute_images({image.key: image for image in images})
 
     def images(self, images: Sequence[ImageSource]) -> TokenFeatures:
-        """Their features, in their order; raises PictureError for one that cannot be used."""
+        """Return the features in order; raises ImageError for an image that cannot be opened."""
         keys = [image.key for image in images]
         self._compute_images(dict(zip(keys, images, strict=True)))
         for key, image in zip(keys, images, strict=True):
@@ -246,19 +249,19 @@ class FeatureStore:
         return TokenFeatures(**self._image_rows.get(keys))
 
     def texts(self, texts: Sequence[str]) -> TokenFeatures:
-        """Their features, in their order, padded to the most words."""
+        """Return the features in order, padded to the most tokens."""
         key_of = _keys(texts)
         self._compute_texts(key_of)
         return TokenFeatures(**self._text_rows.get([key_of[text] for text in texts]))
 
     def image_table(self, images: Sequence[ImageSource], device: str) -> FeatureTable | None:
-        """Features of all that can be opened, by key, on a device; None if they are too large."""
+        """Copy the features of all readable images to a device; None if they are too large."""
         image_of = {image.key: image for image in images}
         self._compute_images(image_of)
         return self._image_rows.table([k for k in image_of if k not in self.damaged], device)
 
     def text_table(self, texts: Sequence[str], device: str) -> FeatureTable | None:
-        """Features of all texts likewise; rows are found by the texts themselves."""
+        """Copy the features of all texts to a device, by text; None if they are too large."""
         key_of = _keys(texts)
         self._compute_texts(key_of)
         table = self._text_rows.table(key_of.values(), device)
@@ -298,69 +301,69 @@ def _keys(texts: Iterable[str]) -> dict[str, str]:
     return {text: text_key(text) for text in texts}
 
 
-def stacked(every: Sequence[TokenFeatures]) -> TokenFeatures:
-    """One after the other, padded to the most tokens."""
-    return TokenFeatures(**concatenated([one.tensors() for one in every], padded=PADDED))
+def stacked(batches: Sequence[TokenFeatures]) -> TokenFeatures:
+    """Concatenate batches, padded to the most tokens."""
+    return TokenFeatures(**concatenated([batch.tensors() for batch in batches], padded=PADDED))
 
 
 def joint_images(encoder: DualEncoder, pixels: Tensor) -> TokenFeatures:
-    """Patches in the joint space, at unit norm."""
-    found = _token_encoder(encoder).encode_patches(pixels)
-    return _joint(found, lambda: encoder.encode_images(pixels))
+    """Encode patches in the joint space, at unit norm."""
+    features = _token_encoder(encoder).encode_patches(pixels)
+    return _joint(features, lambda: encoder.encode_images(pixels))
 
 
 def joint_texts(encoder: DualEncoder, texts: Sequence[str]) -> TokenFeatures:
-    """Words in the joint space, at unit norm, special ones included where the model has them."""
-    found = _token_encoder(encoder).encode_tokens(texts)
-    return _joint(found, lambda: encoder.encode_texts(texts))
+    """Encode tokens in the joint space, at unit norm, special tokens included."""
+    features = _token_encoder(encoder).encode_tokens(texts)
+    return _joint(features, lambda: encoder.encode_texts(texts))
 
 
-def _joint(found: TokenFeatures, pooled: Callable[[], Tensor]) -> TokenFeatures:
-    # One pass is enough for a model that shows its read-out beside its tokens.
-    pooled_ND = found.pooled_NW if found.pooled_NW is not None else pooled()
-    vector_NLD = found.vector_NLW.float().masked_fill(~found.mask_NL[..., None], 0)
-    return TokenFeatures(vector_NLD, found.mask_NL, pooled_ND.float())
+def _joint(features: TokenFeatures, pooled: Callable[[], Tensor]) -> TokenFeatures:
+    # One pass is enough for a model that returns the pooled vector with its tokens.
+    pooled_ND = features.pooled_NW if features.pooled_NW is not None else pooled()
+    vector_NLD = features.vector_NLW.float().masked_fill(~features.mask_NL[..., None], 0)
+    return TokenFeatures(vector_NLD, features.mask_NL, pooled_ND.float())
 
 
 def last_images(encoder: DualEncoder, pixels: Tensor) -> TokenFeatures:
-    """Patches as the projection into the joint space is given them, not at unit norm."""
+    """Return patches before the projection into the joint space, not normalized."""
     return _last(encoder, _layer_encoder(encoder).image_layers(pixels))
 
 
 def last_texts(encoder: DualEncoder, texts: Sequence[str]) -> TokenFeatures:
-    """Words as the projection into the joint space is given them, not at unit norm."""
+    """Return tokens before the projection into the joint space, not normalized."""
     return _last(encoder, _layer_encoder(encoder).text_layers(texts))
 
 
 def _last(encoder: DualEncoder, layers: Layers) -> TokenFeatures:
-    """The last layer; raises UnbagError where that has no pooled vector."""
+    """Return the last layer; UnbagError if it has no pooled vector."""
     import torch
 
-    found = layers[-1].to("cpu", torch.float32)
-    if found.pooled_NW is None:
+    features = layers[-1].to("cpu", torch.float32)
+    if features.pooled_NW is None:
         raise UnbagError(
-            f"{encoder.name} has no read-out before its projection",
-            expected="a model that reads out at one place or by a mean",
-            hint="a reader of the joint space, such as dcsm_fixed",
+            f"{encoder.name} has no pooled vector before its projection",
+            expected="a model that pools at one token or by a mean",
+            hint="use a read-out of the joint space, such as dcsm_fixed",
         )
-    vector_NLW = found.vector_NLW.masked_fill(~found.mask_NL[..., None], 0)
-    return TokenFeatures(vector_NLW, found.mask_NL, found.pooled_NW)
+    vector_NLW = features.vector_NLW.masked_fill(~features.mask_NL[..., None], 0)
+    return TokenFeatures(vector_NLW, features.mask_NL, features.pooled_NW)
 
 
 def pooled_images(encoder: DualEncoder, pixels: Tensor) -> TokenFeatures:
-    """What the projection is given of the read-out alone: no patch."""
+    """Return only the pooled vector before the projection, without patches."""
     return _without_tokens(last_images(encoder, pixels))
 
 
 def pooled_texts(encoder: DualEncoder, texts: Sequence[str]) -> TokenFeatures:
-    """What the projection is given of the read-out alone: no word."""
+    """Return only the pooled vector before the projection, without tokens."""
     return _without_tokens(last_texts(encoder, texts))
 
 
-def _without_tokens(found: TokenFeatures) -> TokenFeatures:
-    # A clone, since a view of nothing would keep all of it in memory.
-    none = found.vector_NLW[:, :0].clone(), found.mask_NL[:, :0].clone()
-    return TokenFeatures(*none, found.pooled_NW)
+def _without_tokens(features: TokenFeatures) -> TokenFeatures:
+    # Cloned, since an empty view would keep the whole tensor in memory.
+    empty = features.vector_NLW[:, :0].clone(), features.mask_NL[:, :0].clone()
+    return TokenFeatures(*empty, features.pooled_NW)
 
 
 def _token_encoder(encoder: DualEncoder) -> TokenEncoder:
@@ -378,9 +381,9 @@ def _layer_encoder(encoder: DualEncoder) -> LayerEncoder:
 def _no_tokens(encoder: DualEncoder) -> UnbagError:
     return UnbagError(
         f"{encoder.name} shows one vector for an image and one for a caption, and no parts",
-        expected="a model with patches and words: tiny:, open_clip:, hf: or photo:",
-        hint="give your model encode_patches and encode_tokens, picture_layers and "
-        "caption_layers (docs/extending.md), or score it by cosine",
+        expected="a model with patches and tokens: tiny:, open_clip:, hf: or photo:",
+        hint="give your model encode_patches and encode_tokens, image_layers and text_layers "
+        "(docs/how-to/extend.md), or score it by cosine",
     )
 
 
@@ -389,12 +392,12 @@ LAST = View("last", last_images, last_texts)
 LAST_AND_JOINT = View("last-joint", last_images, joint_texts)
 """Images before the projection, texts after it."""
 POOLED_ONLY = View("last-pooled", pooled_images, pooled_texts)
-"""One vector each, before the projection; a fiftieth of the size of the others."""
+"""Only pooled vectors, before the projection; a fiftieth of the size of the others."""
 
 
 @dataclass(frozen=True)
 class Placed:
-    """A word and the columns of its pieces."""
+    """A word and the range of its tokens."""
 
     word: str
     start: int
@@ -402,63 +405,63 @@ class Placed:
 
 
 def placed_words(encoder: DualEncoder, captions: Sequence[str]) -> list[tuple[Placed, ...] | None]:
-    """The words of each caption with their columns; None where pieces do not add up.
+    """Align the words of each caption with its tokens; None if the token counts do not add up.
 
-    Signs are set apart from words where the tokenizer does so too; else "left," is one word. Of a
-    tokenizer only the number of pieces of a text is asked, so that this works for all.
+    Punctuation is separate if the tokenizer separates it; otherwise "left," is one word. Only token
+    counts are used, so that this works with every tokenizer.
     """
-    ways = [(_WORD_OR_SIGN.findall(caption), caption.split()) for caption in captions]
-    # A word is asked for once, however many captions have it.
-    every = list(dict.fromkeys(word for way in ways for words in way for word in words))
-    once = dict(zip(every, encoder.count_tokens(every), strict=True))
-    said_twice = [f"{word} {word}" for word in every]
-    twice = dict(zip(every, encoder.count_tokens(said_twice), strict=True))
+    splits = [(_WORD_OR_SIGN.findall(caption), caption.split()) for caption in captions]
+    # Each distinct word is tokenized once.
+    vocabulary = list(dict.fromkeys(word for pair in splits for words in pair for word in words))
+    once = dict(zip(vocabulary, encoder.count_tokens(vocabulary), strict=True))
+    repeated = [f"{word} {word}" for word in vocabulary]
+    twice = dict(zip(vocabulary, encoder.count_tokens(repeated), strict=True))
 
-    def placed(words: Sequence[str], count: int) -> tuple[Placed, ...] | None:
-        found = ends(count, [once[word] for word in words], [twice[word] for word in words])
-        if found is None:
+    def place(words: Sequence[str], count: int) -> tuple[Placed, ...] | None:
+        ranges = ends(count, [once[word] for word in words], [twice[word] for word in words])
+        if ranges is None:
             return None
-        return tuple(Placed(word, *both) for word, both in zip(words, found, strict=True))
+        return tuple(Placed(word, *span) for word, span in zip(words, ranges, strict=True))
 
     counts = encoder.count_tokens(captions)
     return [
-        next((found for words in way if (found := placed(words, count)) is not None), None)
-        for count, way in zip(counts, ways, strict=True)
+        next((placed for words in pair if (placed := place(words, count)) is not None), None)
+        for count, pair in zip(counts, splits, strict=True)
     ]
 
 
 def ends(count: int, once: Sequence[int], twice: Sequence[int]) -> list[tuple[int, int]] | None:
-    """Where the pieces of each word begin and end; None where that does not add up.
+    """Return the token range of each word; None if the token counts do not add up.
 
-    One special piece is the end, two are start and end; that is so in all tokenizers of CLIP's
-    kind, of SentencePiece and of BERT.
+    One special token is the end token, two are start and end. This holds for the tokenizers of
+    CLIP, SentencePiece and BERT.
 
     Args:
-        count: Pieces of the whole text.
-        once: Pieces of each word alone.
-        twice: Pieces of each word said twice: the difference is its own, the rest special ones.
+        count: Tokens of the whole text.
+        once: Tokens of each word alone.
+        twice: Tokens of each word repeated: the difference is its own, the rest are special ones.
     """
-    pieces = [b - a for a, b in zip(once, twice, strict=True)]
-    special = {a - piece for a, piece in zip(once, pieces, strict=True)}
-    if len(special) != 1 or min(pieces) < 0 or not special <= {0, 1, 2}:
+    lengths = [b - a for a, b in zip(once, twice, strict=True)]
+    special = {a - length for a, length in zip(once, lengths, strict=True)}
+    if len(special) != 1 or min(lengths) < 0 or not special <= {0, 1, 2}:
         return None
-    extra = special.pop()
-    if sum(pieces) + extra != count:
+    n_special = special.pop()
+    if sum(lengths) + n_special != count:
         return None
-    stops = (np.cumsum(pieces) + (1 if extra == 2 else 0)).tolist()
-    return [(stop - piece, stop) for stop, piece in zip(stops, pieces, strict=True)]
+    stops = (np.cumsum(lengths) + (1 if n_special == 2 else 0)).tolist()
+    return [(stop - length, stop) for stop, length in zip(stops, lengths, strict=True)]
 
 
 @dataclass(frozen=True, eq=False)
 class ReadBatch:
-    """Images that were read together."""
+    """A batch of prepared images."""
 
     keys: Sequence[str]
-    """Of the images that could be opened."""
+    """Keys of the images that could be opened."""
     pixels: Tensor | None
-    """A row a key; None if there is none."""
+    """One row per key; None if no image could be opened."""
     damaged: Mapping[str, str]
-    """The other keys, with the reason."""
+    """Reason for each of the other images, by key."""
 
 
 @contextmanager
@@ -469,7 +472,7 @@ def reading(
     *,
     turn: Turn,
 ) -> Iterator[Iterator[ReadBatch]]:
-    """The images of all batches; reading begins at once, before the first batch is asked for."""
+    """Read and prepare the images of all batches; reading starts immediately."""
     carry = Carrier(encoder.device)
     pool = ThreadPoolExecutor(min(READERS, os.cpu_count() or 1))
 
@@ -481,83 +484,83 @@ def reading(
             return f"{type(error).__name__}: {error}"
 
     def gather(waiting: Mapping[str, Future[Tensor | str]]) -> ReadBatch:
-        found = {key: future.result() for key, future in waiting.items()}
-        damaged = {key: one for key, one in found.items() if isinstance(one, str)}
-        whole = {key: one for key, one in found.items() if not isinstance(one, str)}
-        prepared = of_one_size(list(whole.values()), model=encoder.name)
-        return ReadBatch(list(whole), carry(prepared) if whole else None, damaged)
+        results = {key: future.result() for key, future in waiting.items()}
+        damaged = {key: result for key, result in results.items() if isinstance(result, str)}
+        readable = {key: result for key, result in results.items() if not isinstance(result, str)}
+        prepared = of_one_size(list(readable.values()), model=encoder.name)
+        return ReadBatch(list(readable), carry(prepared) if readable else None, damaged)
 
-    asked = ({key: pool.submit(read, key) for key in keys} for keys in batches)
+    futures = ({key: pool.submit(read, key) for key in keys} for keys in batches)
     try:
-        with ahead(gather, asked) as prepared:
+        with ahead(gather, futures) as prepared:
             yield prepared
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-Taken = TypeVar("Taken")
-Made = TypeVar("Made")
+Input = TypeVar("Input")
+Output = TypeVar("Output")
 
 
 @contextmanager
-def ahead(make: Callable[[Taken], Made], inputs: Iterable[Taken]) -> Iterator[Iterator[Made]]:
-    """`make` of each input in order, in a thread of its own that stays a little ahead."""
-    worker, left = ThreadPoolExecutor(1), iter(inputs)
-    waiting = deque(worker.submit(make, one) for one in islice(left, _AHEAD))
+def ahead(make: Callable[[Input], Output], inputs: Iterable[Input]) -> Iterator[Iterator[Output]]:
+    """Apply `make` to each input in order, in a thread that works a few inputs ahead."""
+    worker, remaining = ThreadPoolExecutor(1), iter(inputs)
+    waiting = deque(worker.submit(make, value) for value in islice(remaining, _AHEAD))
 
-    def made() -> Iterator[Made]:
+    def results() -> Iterator[Output]:
         while waiting:
-            found = waiting.popleft().result()
-            waiting.extend(worker.submit(make, one) for one in islice(left, 1))
-            yield found
+            result = waiting.popleft().result()
+            waiting.extend(worker.submit(make, value) for value in islice(remaining, 1))
+            yield result
 
     try:
-        yield made()
+        yield results()
     finally:
         worker.shutdown(cancel_futures=True)
 
 
 class Turn:
-    """The model's turn, in a with statement: readers wait until it is over or well begun."""
+    """Gives the model priority over readers: they wait until its pass is over or well started."""
 
     def __init__(self, device: str) -> None:
-        """A model on the processor needs no head start: its passes take seconds."""
+        """A model on the CPU needs no head start: its passes take seconds."""
         self._seconds = 0.0 if device == "cpu" else _HEAD_START
         self._until = 0.0
         self._over = Event()
 
     def __enter__(self) -> None:
-        """Begin."""
+        """Start the pass of the model."""
         self._over.clear()
         self._until = monotonic() + self._seconds
 
     def __exit__(self, *error: object) -> None:
-        """Let the readers go on."""
+        """End the pass and release the readers."""
         self._until = 0.0
         self._over.set()
 
     def wait(self) -> None:
-        """Called by readers before each image."""
-        left = self._until - monotonic()
-        if left > 0:
-            self._over.wait(left)
+        """Wait before each image; called by readers."""
+        remaining = self._until - monotonic()
+        if remaining > 0:
+            self._over.wait(remaining)
 
 
 class Carrier:
-    """Stacks prepared images and, for a GPU, copies them there beside its other work."""
+    """Stacks prepared images and copies them to a GPU while it computes."""
 
     def __init__(self, device: str) -> None:
-        """Made where the model is run: a thread may have another current GPU."""
+        """Must run in the thread of the model: other threads may have another current GPU."""
         import torch
 
         make: Any = torch.cuda.Stream
         self._stream = make(device) if device.startswith("cuda") else None
 
     def __call__(self, prepared: Sequence[Tensor]) -> Tensor:
-        """As one batch; it stays on the processor where the GPU has no room for all of it.
+        """Stack the images to a batch, which stays on the CPU if it does not fit on the GPU.
 
-        The copy is over when this returns. The caller must have used the batch before it lets go of
-        it, since its memory then belongs to the next copy; asking for vectors on the CPU is enough.
+        The copy is complete on return. The caller must finish using the batch before releasing it,
+        since the next copy reuses its memory; moving the resulting vectors to the CPU is enough.
         """
         import torch
 
@@ -565,19 +568,19 @@ class Carrier:
         if self._stream is None:
             return torch.stack(list(prepared))
         shape = (len(prepared), *prepared[0].shape)
-        # Memory that the GPU can fetch from by itself; PyTorch keeps it for the next batch.
+        # Pinned memory, which PyTorch reuses for the next batch.
         pinned = torch.empty(shape, dtype=prepared[0].dtype, pin_memory=True)
         if pinned.dtype == torch.bfloat16:
             torch.stack(list(prepared), out=pinned)
         else:
-            # PyTorch would copy with threads of its own, which is slower beside a running model.
-            np.stack([one.numpy() for one in prepared], out=pinned.numpy())
+            # PyTorch would copy with its own threads, which is slower beside a running model.
+            np.stack([image.numpy() for image in prepared], out=pinned.numpy())
         try:
             with torch.cuda.stream(self._stream):
-                placed = pinned.to(self._stream.device, non_blocking=True)
+                on_device = pinned.to(self._stream.device, non_blocking=True)
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
             return pinned
         self._stream.synchronize()
-        return placed
+        return on_device

@@ -1,4 +1,4 @@
-"""Models by name or folder, and the device they compute on."""
+"""Loading of models by name or folder, and choice of their device."""
 
 from __future__ import annotations
 
@@ -18,44 +18,43 @@ from unbag.registry import find, names
 from unbag.types import DualEncoder, Generator, Scorer
 
 RECORD = "unbag.json"
-"""In the folder of an export: what forms it holds."""
+"""File in the folder of an export that lists its forms."""
 _PREFIXES = {"open_clip": "open_clip:local-dir:", "transformers": "hf:"}
-"""By library; forms of our own are named after their kind."""
+"""Prefix of a model name by library; our own forms are named by their kind."""
 _WEIGHT_FILES = (".pt", ".pth", ".bin", ".ckpt", ".safetensors")
-_OF_EVERY_RUN = re.compile(
+_GENERIC_FOLDERS = re.compile(
     r"open_clip|transformers|exports?|hf|models?|final|best|last|latest"
     r"|(checkpoint|ckpt|epoch|step)s?([-_]?\d+)?",
     re.IGNORECASE,
 )
-"""Folders of an export, one for each library, and of a trainer: every run has them, so they name no
-model."""
+"""Folders that exports and trainers create in every run, so they do not identify a model."""
 _DEVICES = "cpu, cuda, cuda:1, mps or auto"
-_MOST_NAMED = 4
-"""GPUs that a message names one by one."""
+_MAX_LISTED = 4
+"""Number of GPUs that a message lists individually."""
 
 
 def model_name(name: str) -> str:
-    """For a folder the first form that was exported there.
+    """Return the name of the first exported form in a folder; other names are returned unchanged.
 
-    A training run keeps its export in `export`. Anything that is no such folder is a name already.
+    The export of a training run is in its folder `export`.
     """
     folder = Path(name).expanduser()
     if folder.suffix in _WEIGHT_FILES and folder.is_file():
         raise UnbagError(
-            f"{name} is a file of weights, and nothing says of which architecture",
-            expected="a kind before it",
+            f"{name} is a file of weights of an unknown architecture",
+            expected="a kind of model before it",
             hint=f"open_clip:ARCH@{name}, such as open_clip:ViT-B-32@{name}",
         )
     if not folder.is_dir():
         return name
-    for place in (folder, folder / "export"):
-        record = place / RECORD
+    for export in (folder, folder / "export"):
+        record = export / RECORD
         if not record.is_file():
             continue
         try:
             folders = json.loads(record.read_text(encoding="utf-8"))["folders"]
-            below, said = next(iter(folders.items()))
-            return name_of_form(said["library"], f"{place}/{below}")
+            subfolder, form = next(iter(folders.items()))
+            return name_of_form(form["library"], f"{export}/{subfolder}")
         except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
             raise UnbagError(
                 f"{record} cannot be read: {error!r}",
@@ -64,88 +63,88 @@ def model_name(name: str) -> str:
     raise UnbagError(
         f"the folder {folder} holds no {RECORD}",
         expected="a finished training run or an export",
-        hint="finish it with the command it was begun with; a folder of another library has a "
-        f"prefix, such as hf: or open_clip:local-dir:; a read-out is --scorer NAME@{folder}",
+        hint="resume the run with its command; a folder of another library has a prefix, such as "
+        f"hf: or open_clip:local-dir:; a read-out is --scorer NAME@{folder}",
     )
 
 
-def name_of_form(library: str, place: str) -> str:
-    """One form of an export as `--model` takes it."""
-    return _PREFIXES.get(library, f"{library}:") + place
+def name_of_form(library: str, path: str) -> str:
+    """Return the name of an exported form for `--model`."""
+    return _PREFIXES.get(library, f"{library}:") + path
 
 
 def folder_name(folder: Path) -> str:
-    """Its last part, with as many before it as it takes until one is not of every run."""
+    """Return the end of the path, from the last folder that is not generic."""
     parts = folder.absolute().parts[1:]
     start = len(parts) - 1
-    while start > 0 and _OF_EVERY_RUN.fullmatch(parts[start]):
+    while start > 0 and _GENERIC_FOLDERS.fullmatch(parts[start]):
         start -= 1
     return "/".join(parts[start:])
 
 
-def choose_device(asked: str = "auto", *, is_needed: bool = True) -> str:
-    """The best device at hand, or the one asked for if it is there; cpu if nothing computes."""
+def choose_device(device: str = "auto", *, is_needed: bool = True) -> str:
+    """Return the requested device if available, or the best one; cpu if no device is needed."""
     import torch
 
-    check_device(asked, expected=_devices_here)
+    check_device(device, expected=_available_devices)
     if not is_needed:
         return "cpu"
-    if asked in ("auto", "cuda") and torch.cuda.is_available():
-        # torchrun starts one process for each GPU of the machine and tells each its number.
-        place = os.environ.get("LOCAL_RANK")
-        return "cuda" if place is None else f"cuda:{place}"
-    if asked == "auto":
+    if device in ("auto", "cuda") and torch.cuda.is_available():
+        # torchrun starts one process per GPU and sets its local rank.
+        local_rank = os.environ.get("LOCAL_RANK")
+        return "cuda" if local_rank is None else f"cuda:{local_rank}"
+    if device == "auto":
         return "mps" if torch.backends.mps.is_available() else "cpu"
-    if why := _why_missing(asked):
-        raise _refused(asked, why, expected=_devices_here())
-    return asked
+    if problem := _device_problem(device):
+        raise _device_error(device, problem, expected=_available_devices())
+    return device
 
 
-def check_device(asked: str, *, expected: Callable[[], str] = lambda: _DEVICES) -> None:
-    """Whether a device is written as one; nothing is loaded to say so, and no GPU is asked for."""
-    if not re.fullmatch(r"auto|cpu|mps|cuda(:[0-9]{1,3})?", asked):
-        raise _refused(asked, "no such kind is known here", expected=expected())
+def check_device(device: str, *, expected: Callable[[], str] = lambda: _DEVICES) -> None:
+    """Raise UnbagError unless the name has the form of a device; no library is loaded."""
+    if not re.fullmatch(r"auto|cpu|mps|cuda(:[0-9]{1,3})?", device):
+        raise _device_error(device, "no such kind is known here", expected=expected())
 
 
-def _why_missing(asked: str) -> str:
-    """Why torch cannot compute on it; empty if it can."""
+def _device_problem(device: str) -> str:
+    """Return why torch cannot use the device; empty if it can."""
     import torch
 
-    # What torch says of a kind that it was built without is a list of all that it has.
-    if asked == "mps" and not torch.backends.mps.is_available():
-        has_none = "this machine has no Apple GPU that torch can use"
-        return has_none if torch.backends.mps.is_built() else "torch was built without it"
-    if asked.startswith("cuda:") and torch.cuda.is_available():
+    # The error of torch for a missing backend is a list of all backends.
+    if device == "mps" and not torch.backends.mps.is_available():
+        no_gpu = "this machine has no Apple GPU that torch can use"
+        return no_gpu if torch.backends.mps.is_built() else "torch was built without it"
+    if device.startswith("cuda:") and torch.cuda.is_available():
         count = torch.cuda.device_count()
-        if int(asked.partition(":")[2]) >= count:
+        if int(device.partition(":")[2]) >= count:
             return "torch finds 1 GPU" if count == 1 else f"torch finds {count} GPUs"
     try:
-        torch.empty(0, device=asked)
+        torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
-        first = (str(error).strip() or type(error).__name__).splitlines()[0]
-        return first.partition(". ")[0].rstrip(".")
+        line = (str(error).strip() or type(error).__name__).splitlines()[0]
+        return line.partition(". ")[0].rstrip(".")
     return ""
 
 
-def _devices_here() -> str:
-    """All that can be asked for on this machine."""
+def _available_devices() -> str:
+    """List the devices of this machine."""
     import torch
 
-    found = ["cpu"]
+    devices = ["cpu"]
     if torch.cuda.is_available():
         count = torch.cuda.device_count()
         numbered = [f"cuda:{number}" for number in range(count)]
-        if count > _MOST_NAMED:
+        if count > _MAX_LISTED:
             numbered = [f"{numbered[0]} to {numbered[-1]}"]
-        found += ["cuda", *numbered]
+        devices += ["cuda", *numbered]
     if torch.backends.mps.is_available():
-        found.append("mps")
-    return f"{', '.join(found)} or auto (all that is here)"
+        devices.append("mps")
+    return f"{', '.join(devices)} or auto (all that is here)"
 
 
-def _refused(asked: str, why: str, *, expected: str) -> UnbagError:
+def _device_error(device: str, reason: str, *, expected: str) -> UnbagError:
     return UnbagError(
-        f"the device {asked!r} cannot be used: {why}",
+        f"the device {device!r} cannot be used: {reason}",
         expected=expected,
         hint="--device auto takes the best one at hand",
     )
@@ -153,7 +152,7 @@ def _refused(asked: str, why: str, *, expected: str) -> UnbagError:
 
 @contextmanager
 def quiet_hub() -> Iterator[None]:
-    """No reports of the Hugging Face hub's client; its error says it once, bars stay."""
+    """Silence log messages of the Hugging Face hub client; progress bars stay."""
     logging: Any = import_module("huggingface_hub.utils").logging
     level = logging.get_verbosity()
     logging.set_verbosity_error()
@@ -168,7 +167,7 @@ Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
 
 def as_dual_encoder(model: Model, message: str, *, hint: str = "") -> DualEncoder:
-    """The model, if it embeds images and captions; else an error with this message."""
+    """Return the model if it is a dual encoder; otherwise raise an error with this message."""
     if isinstance(model, DualEncoder):
         return model
     raise UnbagError(
@@ -180,48 +179,48 @@ def as_dual_encoder(model: Model, message: str, *, hint: str = "") -> DualEncode
 
 @dataclass(frozen=True)
 class Placement:
-    """Where and how a model computes. A loader is given what it has a parameter for."""
+    """Device, precision and server options. A loader gets those that it has parameters for."""
 
     device: str = "cpu"
     dtype: Dtype = "auto"
-    """auto: float32 for vectors, since benchmarks turn on differences of a thousandth; bfloat16 for
-    chat models on a GPU that has it."""
+    """auto is float32 for vectors, since results depend on differences of a thousandth, and
+    bfloat16 for chat models on a GPU."""
     compiles: bool = False
-    """Compile the model with torch.compile: slow to start, then faster."""
+    """Whether to compile the model with torch.compile: slow to start, then faster."""
     cache: Path | None = None
-    """Where replies of servers are kept; None keeps them in memory only."""
+    """Folder for the cache of server replies; None caches in memory only."""
     concurrency: int = 8
-    """Requests to a server at a time."""
+    """Number of parallel requests to a server."""
     budget: int | None = None
-    """Most requests to a server."""
+    """Maximum number of requests to a server."""
 
     def arguments(self, loader: Callable[..., object], spec: str) -> dict[str, object]:
-        """What this loader asks for; a choice it cannot follow is an error, not ignored."""
-        known = signature(loader).parameters
-        if "dtype" not in known and self.dtype not in ("auto", "float32"):
+        """Return the arguments of a loader; an option that it does not support is an error."""
+        parameters = signature(loader).parameters
+        if "dtype" not in parameters and self.dtype not in ("auto", "float32"):
             raise UnbagError(
                 f"the model {spec!r} cannot compute in {self.dtype}",
-                expected="float32, as it always does",
+                expected="float32, its only precision",
                 hint="leave --dtype out",
             )
-        if "compiles" not in known and self.compiles:
+        if "compiles" not in parameters and self.compiles:
             raise UnbagError(f"the model {spec!r} cannot be compiled", hint="leave --compile out")
-        given = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: value for name, value in given.items() if name in known}
+        options = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in options.items() if name in parameters}
 
 
 def needs_device(spec: str) -> bool:
-    """False for a model behind a server and for rules on captions, which compute nothing here."""
+    """Return False for models on a server and for rules on captions, which need no device."""
     kind, _, rest = spec.partition(":")
     return kind != "server" and not (kind == "caption" and ":" not in rest)
 
 
 def load_model(spec: str, *, device: str = "cpu", placement: Placement | None = None) -> Model:
-    """`kind:rest` for a registered kind, else a folder, a registered name or package.module:NAME.
+    """Load `kind:rest` of a registered kind, a folder, a registered name or package.module:NAME.
 
-    A folder is that of a training run or an export; the first form of its model is loaded.
-    NAME may be a model, or a class or function that makes one; it gets the device, the dtype and
-    whether to compile if it asks.
+    A folder is of a training run or an export; the first form of its model is loaded. NAME may be
+    a model, or a class or function that makes one. It gets the options of `placement` that it has
+    parameters for.
     """
     placement = placement or Placement(device)
     kind, _, rest = spec.partition(":")
@@ -230,20 +229,20 @@ def load_model(spec: str, *, device: str = "cpu", placement: Placement | None = 
         if not callable(loader):
             return _checked_model(spec, loader)
         return _checked_model(spec, loader(rest, **placement.arguments(loader, spec)))
-    if (named := model_name(spec)) != spec:
-        return load_model(named, placement=placement)
-    thing = find("model", spec)
-    is_ready = isinstance(thing, DualEncoder | Generator | Scorer) and not isinstance(thing, type)
-    if is_ready or not callable(thing):
-        return _checked_model(spec, thing)
-    return _checked_model(spec, thing(**placement.arguments(thing, spec)))
+    if (resolved := model_name(spec)) != spec:
+        return load_model(resolved, placement=placement)
+    target = find("model", spec)
+    is_ready = isinstance(target, DualEncoder | Generator | Scorer) and not isinstance(target, type)
+    if is_ready or not callable(target):
+        return _checked_model(spec, target)
+    return _checked_model(spec, target(**placement.arguments(target, spec)))
 
 
-def _checked_model(spec: str, thing: object) -> Model:
-    if isinstance(thing, DualEncoder | Generator | Scorer):
-        return thing
+def _checked_model(spec: str, model: object) -> Model:
+    if isinstance(model, DualEncoder | Generator | Scorer):
+        return model
     raise UnbagError(
-        f"the model {spec!r} is a {type(thing).__name__}",
+        f"the model {spec!r} is a {type(model).__name__}",
         expected="a dual encoder, a generator or a scorer (see unbag.types)",
-        hint="docs/extending.md shows the few methods each needs",
+        hint="docs/how-to/extend.md lists the methods of each",
     )

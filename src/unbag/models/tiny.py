@@ -1,4 +1,4 @@
-"""The tiny dual encoder: shipped (`tiny:base`), untrained (`tiny:random`), or a file of your own.
+"""The tiny dual encoder: shipped (`tiny:base`), untrained (`tiny:random`), or a checkpoint file.
 
 Dimensions: N inputs, L patches or tokens (with CLS or end), W width of an encoder, D joint space.
 """
@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from unbag.errors import UnbagError, unknown_name
-from unbag.models.layers import laid_out
+from unbag.models.layers import make_layers
 from unbag.models.shipped import find_shipped
 from unbag.models.weights import check_finite, read_safetensors, seeded
 from unbag.types import IntArray, Layers, TokenFeatures
@@ -72,18 +72,18 @@ class Block(nn.Module):
         )
 
     def forward(self, x_NLW: Tensor) -> Tensor:
-        """Attend, then think."""
-        n, length, width = x_NLW.shape
-        qkv = self.qkv(self.norm1(x_NLW)).view(n, length, 3, self.heads, width // self.heads)
+        """Apply attention, then the MLP."""
+        batch, length, width = x_NLW.shape
+        qkv = self.qkv(self.norm1(x_NLW)).view(batch, length, 3, self.heads, width // self.heads)
         q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)
-        seen = functional.scaled_dot_product_attention(q, k, v, is_causal=self.is_causal)
-        x_NLW = x_NLW + self.out(seen.transpose(1, 2).reshape(n, length, width))
-        out: Tensor = x_NLW + self.mlp(self.norm2(x_NLW))
-        return out
+        attended = functional.scaled_dot_product_attention(q, k, v, is_causal=self.is_causal)
+        x_NLW = x_NLW + self.out(attended.transpose(1, 2).reshape(batch, length, width))
+        output: Tensor = x_NLW + self.mlp(self.norm2(x_NLW))
+        return output
 
 
 class ImageEncoder(nn.Module):
-    """Patches and a CLS token through full attention."""
+    """A vision transformer with a CLS token."""
 
     def __init__(self, config: TinyConfig) -> None:
         super().__init__()
@@ -99,19 +99,19 @@ class ImageEncoder(nn.Module):
         self.project = nn.Linear(width, config.joint, bias=False)
 
     def enter(self, pixels: Tensor) -> Tensor:
-        """[N, 3, H, W] in [-1, 1] to what the first block is given, CLS first."""
+        """Embed [N, 3, H, W] in [-1, 1] for the first block, CLS first."""
         patch_NLW = self.patches(pixels).flatten(2).transpose(1, 2)
         cls = self.cls.expand(len(pixels), 1, -1)
         return torch.cat([cls, patch_NLW], dim=1) + self.position
 
     def forward(self, pixels: Tensor) -> Tensor:
-        """[N, 3, H, W] in [-1, 1] to projected vectors [N, 1 + patches, D], CLS first."""
+        """Encode [N, 3, H, W] in [-1, 1] to projected vectors [N, 1 + patches, D], CLS first."""
         out: Tensor = self.project(self.norm(self.blocks(self.enter(pixels))))
         return out
 
 
 class TextEncoder(nn.Module):
-    """Tokens through causal attention, so that what follows the end token cannot matter."""
+    """A causal text transformer, so that padding after the end token has no effect."""
 
     def __init__(self, config: TinyConfig) -> None:
         super().__init__()
@@ -126,12 +126,12 @@ class TextEncoder(nn.Module):
         self.project = nn.Linear(width, config.joint, bias=False)
 
     def enter(self, token_NL: Tensor) -> Tensor:
-        """Token ids to what the first block is given."""
+        """Embed token ids for the first block."""
         x_NLW: Tensor = self.tokens(token_NL) + self.position[: token_NL.shape[1]]
         return x_NLW
 
     def forward(self, token_NL: Tensor) -> Tensor:
-        """Token ids to projected vectors [N, L, D]."""
+        """Encode token ids to projected vectors [N, L, D]."""
         out: Tensor = self.project(self.norm(self.blocks(self.enter(token_NL))))
         return out
 
@@ -147,26 +147,26 @@ class TinyNetwork(nn.Module):
         self.log_scale = nn.Parameter(torch.tensor(log(FIRST_SCALE)))
 
     def embed_images(self, pixels: Tensor) -> Tensor:
-        """Unit vectors from the CLS token."""
+        """Return the unit vectors of CLS tokens."""
         return functional.normalize(self.picture(pixels)[:, 0], dim=-1)
 
     def embed_texts(self, token_NL: Tensor, end_N: Tensor) -> Tensor:
-        """Unit vectors from the end token, which stands at index end_N."""
+        """Return the unit vectors of end tokens, at index end_N."""
         vector_NLD = self.caption(token_NL)
         rows = torch.arange(len(token_NL), device=token_NL.device)
         return functional.normalize(vector_NLD[rows, end_N], dim=-1)
 
     def clamp_scale(self) -> None:
-        """Keep the temperature where CLIP keeps it; called after each optimiser step."""
+        """Clamp the temperature as in CLIP; called after each optimizer step."""
         with torch.no_grad():
             self.log_scale.clamp_(0.0, log(LARGEST_SCALE))
 
 
-def _through(encoder: ImageEncoder | TextEncoder, hidden_NLW: Tensor) -> list[Tensor]:
-    found = [hidden_NLW]
+def _hidden_states(encoder: ImageEncoder | TextEncoder, hidden_NLW: Tensor) -> list[Tensor]:
+    hidden = [hidden_NLW]
     for block in encoder.blocks:
-        found.append(block(found[-1]))
-    return [*found, encoder.norm(found[-1])]
+        hidden.append(block(hidden[-1]))
+    return [*hidden, encoder.norm(hidden[-1])]
 
 
 PAD, END, UNKNOWN = 0, 1, 2
@@ -174,24 +174,24 @@ _WORD = re.compile(r"[a-z0-9]+")
 
 
 class WordTokenizer:
-    """Lower-cases, keeps letters and digits, one id a word; closes every caption with END."""
+    """A tokenizer of lower-case words (letters and digits) that ends every caption with END."""
 
     def __init__(self, words: Sequence[str], *, context: int) -> None:
-        """`words` in the order of their ids; ids 0 to 2 are the special tokens."""
+        """Assign ids to `words` in order, from 3; ids 0 to 2 are the special tokens."""
         self.context = context
         self._ids = {word: i + 3 for i, word in enumerate(words)}
 
     def split(self, caption: str) -> list[int]:
-        """Ids of a caption before cutting, the end token included."""
+        """Return the ids of a caption before truncation, the end token included."""
         return [self._ids.get(word, UNKNOWN) for word in _WORD.findall(caption.lower())] + [END]
 
     def unknown_words(self, captions: Sequence[str]) -> list[str]:
-        """Words that share the one token of all unknown ones: each once, in their order."""
-        found = dict.fromkeys(word for text in captions for word in _WORD.findall(text.lower()))
-        return [word for word in found if word not in self._ids]
+        """Return distinct words outside the vocabulary, in order."""
+        words = dict.fromkeys(word for text in captions for word in _WORD.findall(text.lower()))
+        return [word for word in words if word not in self._ids]
 
     def __call__(self, captions: Sequence[str]) -> tuple[IntArray, IntArray]:
-        """Ids [N, L] padded to the longest caption at hand, and the place of each end token."""
+        """Return ids [N, L] padded to the longest caption, and the index of each end token."""
         rows = [self.split(caption) for caption in captions]
         rows = [
             row if len(row) <= self.context else [*row[: self.context - 1], END] for row in rows
@@ -205,7 +205,7 @@ class WordTokenizer:
 
 SHIPPED = ("base", "hard_negative")
 OF_THE_STUDY = ("hard_positive", "ce_clip_fixed")
-"""Models that ship with unbag-lab. All but `base` are repairs of it, by name of their recipe."""
+"""Models that ship with unbag-lab. All but `base` are repairs of it, named by their recipe."""
 RANDOM_SEED = 0
 
 
@@ -215,7 +215,7 @@ class Tiny:
     bias = 0.0
 
     def __init__(self, network: TinyNetwork, *, name: str, device: str = "cpu") -> None:
-        """Wrap encoders; their config carries the vocabulary."""
+        """Wrap encoders; their config has the vocabulary."""
         self.network = network.to(device=device, dtype=torch.float32).eval()
         self.config = network.config
         self.name = name
@@ -226,11 +226,11 @@ class Tiny:
         self.fingerprint = _fingerprint(network)
 
     def random_init(self, *, name: str, seed: int) -> Tiny:
-        """The same sizes before training."""
+        """Return a randomly initialized model of the same sizes."""
         return Tiny(untrained(self.config, seed=seed), name=name, device=self.device)
 
     def prepare(self, image: Image) -> Tensor:
-        """RGB to [3, H, W] in [-1, 1]; never flipped or cropped, since captions speak of sides."""
+        """Convert RGB to [3, H, W] in [-1, 1], uncropped, since captions mention left and right."""
         side = self.config.pixels
         if image.size != (side, side):
             from PIL.Image import Resampling
@@ -240,27 +240,27 @@ class Tiny:
         return torch.from_numpy(pixels).permute(2, 0, 1).contiguous()
 
     def count_tokens(self, captions: Sequence[str]) -> list[int]:
-        """Words and the end token."""
+        """Return the number of words plus the end token."""
         return [len(self.tokenize.split(caption)) for caption in captions]
 
     def unknown_words(self, captions: Sequence[str]) -> list[str]:
-        """Words that are all one token to it: each once, in their order."""
+        """Return distinct words outside the vocabulary, in order."""
         return self.tokenize.unknown_words(captions)
 
     @torch.inference_mode()
     def encode_images(self, pixels: Tensor) -> Tensor:
-        """[N, 3, H, W] to unit vectors [N, D]."""
+        """Encode prepared images [N, 3, H, W] to unit vectors [N, D]."""
         return self.network.embed_images(pixels.to(self.device)).cpu()
 
     @torch.inference_mode()
     def encode_texts(self, captions: Sequence[str]) -> Tensor:
-        """Captions to unit vectors [N, D], run at their real length."""
+        """Encode captions at their real length to unit vectors [N, D]."""
         token_NL, end_N = (torch.from_numpy(a).to(self.device) for a in self.tokenize(captions))
         return self.network.embed_texts(token_NL, end_N).cpu()
 
     @torch.inference_mode()
     def encode_patches(self, pixels: Tensor) -> TokenFeatures:
-        """Projected patch vectors [N, patches, D], unit norm."""
+        """Encode patches to unit vectors [N, patches, D]."""
         vector_NLD = functional.normalize(
             self.network.picture(pixels.to(self.device)), dim=-1
         ).cpu()
@@ -269,7 +269,7 @@ class Tiny:
 
     @torch.inference_mode()
     def encode_tokens(self, captions: Sequence[str]) -> TokenFeatures:
-        """Projected word vectors [N, L, D], unit norm; the mask ends with the end token."""
+        """Encode tokens to unit vectors [N, L, D]; the mask ends with the end token."""
         token_NL, end_N = (torch.from_numpy(a) for a in self.tokenize(captions))
         vector_NLD = functional.normalize(
             self.network.caption(token_NL.to(self.device)), dim=-1
@@ -279,7 +279,7 @@ class Tiny:
 
     @torch.inference_mode()
     def encode_padded(self, captions: Sequence[str], *, length: int) -> TokenFeatures:
-        """The same at so many places, padding included; a longer caption keeps its end token."""
+        """Encode `length` tokens, padding included; a longer caption keeps its end token."""
         length = min(length, self.context)
         tokenize = WordTokenizer(self.config.words, context=length)
         token_NK, end_N = (torch.from_numpy(a) for a in tokenize(captions))
@@ -291,24 +291,24 @@ class Tiny:
 
     @torch.no_grad()
     def image_layers(self, pixels: Tensor) -> Layers:
-        """Patches and CLS, which is read out, after each of the depth + 2 layers."""
+        """Return patches and pooled CLS token of each of the depth + 2 layers."""
         encoder = self.network.picture
-        hidden = _through(encoder, encoder.enter(pixels.to(self.device)))
-        return laid_out([one[:, 1:] for one in hidden], [one[:, 0] for one in hidden])
+        hidden = _hidden_states(encoder, encoder.enter(pixels.to(self.device)))
+        return make_layers([layer[:, 1:] for layer in hidden], [layer[:, 0] for layer in hidden])
 
     @torch.no_grad()
     def text_layers(self, captions: Sequence[str]) -> Layers:
-        """Words and the end token, which is read out, after each of the depth + 2 layers."""
+        """Return tokens and pooled end token of each of the depth + 2 layers."""
         token_NL, end_N = (torch.from_numpy(a).to(self.device) for a in self.tokenize(captions))
         encoder = self.network.caption
-        hidden = _through(encoder, encoder.enter(token_NL))
+        hidden = _hidden_states(encoder, encoder.enter(token_NL))
         rows = torch.arange(len(token_NL), device=token_NL.device)
         mask_NL = torch.arange(token_NL.shape[1], device=end_N.device) <= end_N[:, None]
-        return laid_out(hidden, [one[rows, end_N] for one in hidden], mask_NL)
+        return make_layers(hidden, [layer[rows, end_N] for layer in hidden], mask_NL)
 
 
 def load(name: str, *, device: str = "cpu") -> Tiny:
-    """A shipped one, `random` (the untrained twin of `base`), or else a .safetensors file."""
+    """Load a shipped model, `random` (`base`, randomly initialized), or a .safetensors file."""
     if name == "random":
         config = load("base").config
         return Tiny(untrained(config, seed=RANDOM_SEED), name="tiny:random", device=device)
@@ -327,16 +327,16 @@ def load(name: str, *, device: str = "cpu") -> Tiny:
 
 
 def untrained(config: TinyConfig, *, seed: int) -> TinyNetwork:
-    """Encoders as they are before training, the same for the same seed."""
+    """Make a randomly initialized network, the same for the same seed."""
     with seeded(seed):
         return TinyNetwork(config)
 
 
 def read(path: Path, *, name: str, device: str = "cpu") -> Tiny:
-    """A checkpoint written by `write`; the file is data only, nothing in it is executed."""
+    """Read a checkpoint of `write`; nothing in the file is executed."""
     try:
-        said, tensors = read_safetensors(path)
-        header = json.loads(said.get("config", "null"))
+        metadata, tensors = read_safetensors(path)
+        header = json.loads(metadata.get("config", "null"))
         state = {name: value.float() for name, value in tensors.items()}
         header["words"] = tuple(header["words"])
         network = TinyNetwork(TinyConfig(**header))
@@ -344,7 +344,8 @@ def read(path: Path, *, name: str, device: str = "cpu") -> Tiny:
         check_finite(state, source=str(path))
     except FileNotFoundError as error:
         raise UnbagError(
-            f"no checkpoint at {path}", hint="check the path, or train one: see docs/world.md"
+            f"no checkpoint at {path}",
+            hint="check the path, or train one: see docs/background/world.md",
         ) from error
     except (SafetensorError, TypeError, KeyError, RuntimeError, ValueError) as error:
         raise UnbagError(
@@ -355,7 +356,7 @@ def read(path: Path, *, name: str, device: str = "cpu") -> Tiny:
 
 
 def write(network: TinyNetwork, path: Path, *, dtype: torch.dtype = torch.float16) -> None:
-    """Safetensors with the config in the header; half precision, as they are shipped."""
+    """Save as safetensors with the config in the header, by default in half precision."""
     state = {key: value.detach().to(dtype).cpu() for key, value in network.state_dict().items()}
     save_file(state, path, metadata={"config": json.dumps(asdict(network.config))})
 
@@ -365,6 +366,6 @@ def _fingerprint(network: TinyNetwork) -> str:
     for key, value in sorted(network.state_dict().items()):
         digest.update(key.encode())
         digest.update(value.detach().cpu().contiguous().numpy().tobytes())
-    # The version of `prepare` and of the forward pass: raise it whenever either changes a number.
+    # Version of `prepare` and of the forward pass: increase it whenever a change alters a result.
     digest.update(b"tiny-1")
     return f"tiny-{digest.hexdigest()}"

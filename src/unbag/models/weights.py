@@ -1,7 +1,7 @@
-"""What all models share about their weights: fingerprint, a check for NaN, and a random twin.
+"""Weights of models: fingerprints, a check for NaN, and random initialization.
 
-The random twin of a dual encoder is the same architecture with random weights: what can be read
-from it was put there by the architecture, not by training.
+A randomly initialized model has the same architecture without training: whatever a probe reads from
+it comes from the architecture.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ if TYPE_CHECKING:
 
     from unbag.types import DualEncoder
 
-_SHOWN = 3
-"""Names of tensors in a message."""
+_MAX_LISTED = 3
+"""Number of tensor names in a message."""
 
 
-def fingerprint(kind: str, state: Mapping[str, Tensor], *said: str) -> str:
-    """Hash of all tensors, by name, and of texts such as a config, a dtype and a code version."""
+def fingerprint(kind: str, state: Mapping[str, Tensor], *texts: str) -> str:
+    """Hash all tensors by name, and texts such as a config, a dtype and a code version."""
     import torch
 
     digest = blake2b(digest_size=12)
-    for text in said:
+    for text in texts:
         digest.update(text.encode() + b"\0")
     for name, tensor in sorted(state.items()):
         plain = tensor.detach().cpu().contiguous()
         digest.update(f"{name} {plain.dtype} {tuple(plain.shape)}\0".encode())
-        # As bytes: numpy knows no bfloat16.
+        # As bytes, since numpy has no bfloat16.
         digest.update(plain.flatten().view(torch.uint8).numpy().data if plain.numel() else b"")
     return f"{kind}-{digest.hexdigest()}"
 
 
 def check_finite(state: Mapping[str, Tensor], *, source: str) -> None:
-    """Raise if a tensor holds NaN or infinity: every score would be NaN, or wrong in silence."""
+    """Raise UnbagError if a tensor holds NaN or infinity, which would corrupt scores."""
     bad = [name for name, tensor in state.items() if not _is_finite(tensor)]
     if not bad:
         return
-    more = f" and {len(bad) - _SHOWN} more" if len(bad) > _SHOWN else ""
+    more = f" and {len(bad) - _MAX_LISTED} more" if len(bad) > _MAX_LISTED else ""
     raise UnbagError(
         f"{len(bad)} of the {len(state)} tensors of {source} hold NaN or infinity: "
-        f"{', '.join(bad[:_SHOWN])}{more}",
+        f"{', '.join(bad[:_MAX_LISTED])}{more}",
         expected="finite weights",
-        hint="take an earlier checkpoint: this training diverged, or the file is damaged",
+        hint="use an earlier checkpoint: this training diverged, or the file is damaged",
     )
 
 
@@ -57,12 +57,12 @@ def _is_finite(tensor: Tensor) -> bool:
         return True
     if tensor.dtype.itemsize == 1:
         tensor = tensor.float()
-    # One pass without a copy: NaN is both the least and the largest, infinity one of them.
+    # One pass without a copy: NaN becomes both minimum and maximum, infinity one of them.
     return all(bool(value.isfinite()) for value in tensor.detach().aminmax())
 
 
 def read_safetensors(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
-    """Header and tensors of a file."""
+    """Return header and tensors of a file."""
     from safetensors import safe_open
 
     with safe_open(path, framework="pt") as file:
@@ -72,27 +72,27 @@ def read_safetensors(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Draws of a seed inside, and the generator as it was behind it.
+    """Seed torch's CPU generator inside the context and restore it afterwards.
 
-    That of the CPU alone: networks are built there, so no other is drawn from.
+    Other generators are not needed, since networks are built on the CPU.
     """
-    # Not above: `unbag.probes` is read without PyTorch.
+    # Imported here, since `unbag.probes` must import without PyTorch.
     import torch
 
     with torch.random.fork_rng(devices=[]):
-        # `torch.manual_seed` would also seed generators of GPUs, which the fork does not restore.
+        # `torch.manual_seed` would also seed GPU generators, which the fork does not restore.
         torch.default_generator.manual_seed(seed)
         yield
 
 
 def random_init(encoder: DualEncoder, *, seed: int = 0) -> DualEncoder | None:
-    """Same sizes, preparation, tokenizer, precision and device; weights as its library begins.
+    """Return a randomly initialized model of the same architecture, tokenizer, dtype and device.
 
-    The same for the same seed, whatever the weights of `encoder` are; the state of no random
-    generator is changed. None for an encoder without a method `random_init`, such as your own, and
-    for one of open_clip that was made without its `config` and `preparation`.
+    The weights are initialized by its library and depend only on the seed; no random generator
+    changes its state. None for an encoder without a method `random_init`, and for one of open_clip
+    that was made without `config` and `preparation`.
     """
     make = getattr(encoder, "random_init", None)
     name = f"{encoder.name}, random weights"
-    found: DualEncoder | None = None if make is None else make(name=name, seed=seed)
-    return found
+    initialized: DualEncoder | None = None if make is None else make(name=name, seed=seed)
+    return initialized

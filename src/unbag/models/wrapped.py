@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _UNLIMITED = 1 << 30
-"""Context length of a model that does not state one."""
+"""Context length of a model without a stated one."""
 _ROUNDING = 1e-5
-"""Largest difference from 1 of the norm of a vector that is normalised already."""
-_TEXTS = (
+"""Tolerance of the norm of vectors that are already normalized."""
+_TEST_TEXTS = (
     "a red star to the left of a small striped cup",
     "two crimson discs above a large dotted square, but no tree",
     "A man's dog -- 17 of them! -- isn't behind the fence (photo, café).",
     "the horse eats the grass",
 )
-"""Captions that the functions are tried on."""
+"""Captions that the functions are tested on."""
 
 
 def wrap(
@@ -47,8 +47,8 @@ def wrap(
 ) -> WrappedEncoder:
     """Make a dual encoder of any two functions that embed images and texts in one space.
 
-    The functions are tried once on two images and a few texts. Their vectors may be tensors on any
-    device or NumPy arrays, of any norm and precision; no gradients are computed.
+    The functions are tested once on two images and a few texts. They may return tensors on any
+    device or NumPy arrays, of any norm and precision. No gradients are computed.
 
     Args:
         encode_image: Maps a stacked batch of preprocessed images [N, ...] to vectors [N, D].
@@ -56,11 +56,11 @@ def wrap(
         preprocess: Maps a PIL image to a tensor or array. It runs in several threads.
         name: The model's name in tables.
         fingerprint: Identifies the weights in caches and run folders; change it with them. By
-            default it is computed from the vectors of the images and texts that are tried.
-        device: Where the batches of `encode_image` are put, such as "cuda".
+            default it is computed from the vectors of the test images and texts.
+        device: Device of the batches for `encode_image`, such as "cuda".
         scale: Inverse temperature of the training loss.
         bias: Bias of a sigmoid loss.
-        context: Largest number of tokens; longer captions are reported as truncated.
+        context: Maximum number of tokens; longer captions are reported as truncated.
         count_tokens: Number of tokens of each text; by default its words.
 
     Examples:
@@ -87,13 +87,13 @@ def wrap(
         _preprocess=preprocess,
         _count_tokens=count_tokens,
     )
-    found = _tried(encoder)
-    return encoder if fingerprint else replace(encoder, fingerprint=f"wrapped-1:{name}:{found}")
+    digest = _test(encoder)
+    return encoder if fingerprint else replace(encoder, fingerprint=f"wrapped-1:{name}:{digest}")
 
 
 @dataclass(frozen=True, eq=False)
 class WrappedEncoder:
-    """A dual encoder of two functions; `wrap` makes one."""
+    """A dual encoder of two functions, made by `wrap`."""
 
     name: str
     fingerprint: str
@@ -111,7 +111,7 @@ class WrappedEncoder:
         return as_tensor(self._preprocess(image), model=self.name)
 
     def count_tokens(self, captions: Sequence[str]) -> list[int]:
-        """Count the tokens of each caption, or its words."""
+        """Count the tokens of each caption, or its words by default."""
         if self._count_tokens is None:
             return [len(caption.split()) for caption in captions]
         return [int(count) for count in self._count_tokens(list(captions))]
@@ -131,7 +131,7 @@ class WrappedEncoder:
             return self._unit(self._encode_text(list(captions)), len(captions), "text")
 
     def _unit(self, returned: object, count: int, what: str) -> Tensor:
-        """Vectors of unit norm, float32, on the CPU."""
+        """Return checked unit vectors, float32, on the CPU."""
         vector_ND = as_tensor(returned, model=self.name).detach().float().cpu()
         if vector_ND.ndim != 2 or len(vector_ND) != count:
             shape = list(vector_ND.shape)
@@ -141,13 +141,13 @@ class WrappedEncoder:
                 hint=f"return the pooled embeddings from encode_{what}, one row each",
             )
         norm_N1: Tensor = vector_ND.norm(dim=-1, keepdim=True).clamp(min=1e-12)
-        # Vectors that have unit norm already keep their bits.
+        # Vectors of unit norm are not changed by rounding.
         norm_N1[(norm_N1 - 1).abs() <= _ROUNDING] = 1
         return vector_ND.div(norm_N1)
 
 
-def _tried(encoder: WrappedEncoder) -> str:
-    """Run both functions; gives a digest of their vectors."""
+def _test(encoder: WrappedEncoder) -> str:
+    """Check both functions on test inputs and return a digest of their vectors."""
     import torch
     from PIL import Image
 
@@ -158,26 +158,26 @@ def _tried(encoder: WrappedEncoder) -> str:
         raise UnbagError(
             f"preprocess of {encoder.name!r} gives images of shapes {list(prepared[0].shape)} and "
             f"{list(prepared[1].shape)}",
-            expected="one shape for every image, so that images can be stacked to a batch",
-            hint="resize and crop every image to the size the model takes",
+            expected="one shape for all images, so that they can be stacked to a batch",
+            hint="resize and crop every image to the input size of the model",
         )
     image_ND = encoder.encode_images(torch.stack(prepared))
-    text_ND = encoder.encode_texts(_TEXTS)
+    text_ND = encoder.encode_texts(_TEST_TEXTS)
     if image_ND.shape[1] != text_ND.shape[1]:
         raise UnbagError(
             f"{encoder.name!r} gives {image_ND.shape[1]} numbers for an image and "
             f"{text_ND.shape[1]} for a text",
-            expected="vectors of one width: a cosine compares them number by number",
+            expected="vectors of one width, so that they have a cosine",
             hint="apply the projections into the joint space in both functions",
         )
-    counts = encoder.count_tokens(_TEXTS)
-    if len(counts) != len(_TEXTS):
+    counts = encoder.count_tokens(_TEST_TEXTS)
+    if len(counts) != len(_TEST_TEXTS):
         raise UnbagError(
-            f"count_tokens of {encoder.name!r} returned {len(counts)} numbers for {len(_TEXTS)} "
-            "texts",
+            f"count_tokens of {encoder.name!r} returned {len(counts)} numbers for "
+            f"{len(_TEST_TEXTS)} texts",
             expected="one number per text",
         )
-    found = blake2b(digest_size=16)
+    digest = blake2b(digest_size=16)
     for vector_ND in (image_ND, text_ND):
-        found.update(vector_ND.contiguous().numpy().tobytes())
-    return found.hexdigest()
+        digest.update(vector_ND.contiguous().numpy().tobytes())
+    return digest.hexdigest()

@@ -1,13 +1,13 @@
-"""The probe `agreement`: which different images a model takes for the same; mining of such pairs.
+"""The probe `agreement`: which different images an image encoder merges; mining of such pairs.
 
 Erroneous agreement (Li et al. 2024, section 3.1): the share of pairs of different images with a
-cosine strictly above 0.95. Pairs that one encoder merges and another keeps apart are mined as MMVP
-was: above 0.95 for one, below 0.6 for the other. Limits: a threshold on a cosine means little where
-all vectors lie in a narrow cone; look at `centred` vectors too.
+cosine strictly above 0.95. Pairs that one encoder merges and another distinguishes are mined as in
+MMVP: above 0.95 for one, below 0.6 for the other. Limits: a threshold on a cosine means little
+if all vectors lie in a narrow cone; compare `centred` vectors too.
 
 Dimensions: N images, D and E spaces of two encoders, R and C rows and columns of a block, S and T
-those of them that are looked into, P pairs that are mined. Of the probe: N pairs, K of them whose
-pixels were compared, M images.
+the rows and columns among them with a high cosine, P mined pairs. In the probe: N pairs, K pairs
+whose pixels are compared, M images.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from unbag.probes.base import (
     Tone,
     Value,
     Verdict,
+    estimate_with_interval,
     fill,
     mean,
-    shown,
     statistic,
 )
 from unbag.probes.data import NEAREST, near_pairs
@@ -51,10 +51,10 @@ from unbag.world.rendering import ImageArray, SceneImage, pixel_difference
 
 NAME = "agreement"
 ALL, SAME, OTHER = "all pairs", "same things", "other things"
-"""Groups of pairs besides relations; same things: a bag of words cannot tell the two apart."""
+"""Groups of pairs besides relations; same things: a bag of words cannot distinguish the two."""
 RATE = "merged, "
 WORDS = {
-    "left/right": "who is left and who is right",
+    "left/right": "which thing is left and which is right",
     "on/under": "what stands on what",
     "front/behind": "what is in front of what",
     "swap_attributes": "which thing has which colour",
@@ -62,7 +62,7 @@ WORDS = {
     "replace_texture": "the texture of a thing",
     "negate": "one of the things",
 }
-"""What images of a relation differ in, on the world; other relations are said as they are."""
+"""Differences between images of the world, by relation; other relations are shown by name."""
 CHANGED = {
     "left/right": "places",
     "on/under": "places",
@@ -70,126 +70,135 @@ CHANGED = {
     "swap_attributes": "colours",
     "replace_count": "number",
 }
-"""What things have changed that a bag of words does not see."""
+"""Changes that a bag of words does not see, by relation."""
 
 
 class AgreementThresholds(Thresholds):
-    """Of cosines, and of the share of pairs that are merged."""
+    """Thresholds on cosines, and on the share of pairs that are merged."""
 
-    ABOVE = 0.95, "cosine above which two images are taken for the same"
-    BELOW = 0.6, "cosine below which the other encoder of mined pairs keeps them apart"
-    SELDOM = 0.1, "pairs are kept apart if surely less than this share of them is merged"
-    MOSTLY = 0.5, "pairs are taken for the same if surely more than this share of them is merged"
+    ABOVE = 0.95, "two images with a cosine above this are merged"
+    BELOW = (
+        0.6,
+        "the other encoder of a mined pair distinguishes images with a cosine below this",
+    )
+    SELDOM = 0.1, "images are distinguished if the interval of the share merged lies below this"
+    MOSTLY = 0.5, "images are merged if the interval of the share merged lies above this"
 
 
 ABOVE, BELOW = AgreementThresholds.ABOVE, AgreementThresholds.BELOW
 SELDOM, MOSTLY = AgreementThresholds.SELDOM, AgreementThresholds.MOSTLY
 _RATE = "{rate} of {rate:n} such pairs have a cosine above {above} ({known}).{further}"
 VERDICTS: Mapping[str, tuple[Tone, str]] = {
-    "unknown": ("told", "Nothing could be measured: no pair of images has two directions."),
+    "unknown": ("told", "Not measured: no pair of images has two valid vectors."),
     "nearest": (
         "told",
-        "Of the {rate:n} pairs of these images that lie nearest to each other, {count:,} {have} "
-        "a cosine above {above}; the plot names them, and whether they show the same is for you "
-        "to say.",
+        "Of the {rate:n} most similar pairs of these images, {count:,} {have} a cosine above "
+        "{above}; the plot names them. Check whether they show the same thing.",
     ),
-    "merged": ("fails", f"It takes {{which}} for the same: {_RATE}"),
-    "kept apart": ("holds", f"It keeps {{which}} apart: {_RATE}"),
-    "some": ("mixed", f"It takes some {{which}} for the same: {_RATE}"),
+    "merged": ("fails", f"It merges {{which}}: {_RATE}"),
+    "distinguished": ("holds", f"It distinguishes {{which}}: {_RATE}"),
+    "some": ("mixed", f"It merges some {{which}}: {_RATE}"),
     "too few": (
         "told",
-        f"There are too few pairs to say whether it takes {{which}} for the same: {_RATE}",
+        f"There are too few pairs to decide whether it merges {{which}}: {_RATE}",
     ),
 }
 PHRASES = {
     "any": "different images",
     "one relation": "images that differ only in {relation}",
     "relations": "images of the same things",
-    "changed": "images whose things have only changed {what}",
+    "changed": "images that differ only in the {what} of their things",
     "everything": (
-        " It does so with images of other things too ({rate}): it merges whatever it sees."
+        " It also merges images of other things ({rate}): it merges almost any two images."
     ),
     "ends": (
-        " Most often those that differ in {most} ({most_rate}), least often in {least} "
-        "({least_rate})."
+        " It merges images that differ in {most} most often ({most_rate}), and those that differ "
+        "in {least} least often ({least_rate})."
     ),
-    "besides": " It also merges what a bag of words tells apart: {relations}.",
+    "besides": " It also merges images that a bag of words distinguishes: {relations}.",
 }
 POINTS = 400
 PIXEL_PAIRS = 2_000
-"""Photographs are slow to open; more of them tell no more."""
+"""Maximum number of pairs whose pixels are compared: photographs are slow to open."""
 SIDE = 64
-"""Pixels; images of the world have this size, others are brought to it."""
-MOST = 1_000
+"""Images are resized to this side before pixels are compared; those of the world have it."""
+MAX_MINED = 1_000
 BLOCK = 4_096
 STRIP = 512
-"""Rows of a block that are looked into at a time, should all of them be near."""
+"""Rows of a block that are searched together, which bounds the memory."""
 
 
-def ask(
-    subject: ProbedModel, material: ProbeData, options: Options, progress: Progress
-) -> ProbeResult:
-    """Rates of agreement, cosines and rank correlations by relation, and pixels beside them."""
+def ask(subject: ProbedModel, data: ProbeData, options: Options, progress: Progress) -> ProbeResult:
+    """Measure rates of agreement, cosines and rank correlations by relation, and pixels."""
     if subject.space is None:
-        return ProbeResult(NAME, skipped=f"{subject.name} has no vectors of images to compare")
-    given = material.pairs
-    if not given and material.images:
-        given = near_pairs(subject.space, material.images)
-    pairs = tuple(pair for pair in given if pair.first.key != pair.second.key)
-    same = len(given) - len(pairs)
+        return ProbeResult(NAME, skipped=f"{subject.name} has no image vectors to compare")
+    candidates = data.pairs
+    if not candidates and data.images:
+        candidates = near_pairs(subject.space, data.images)
+    pairs = tuple(pair for pair in candidates if pair.first.key != pair.second.key)
+    copies = len(candidates) - len(pairs)
     if not pairs:
-        only = f" but {same} of an image with itself" if same else ""
+        itself_note = f" except {copies} of an image with itself" if copies else ""
         needs = (
-            "the world's benchmarks would serve, one whose items have two images, such as "
-            "whatsup_a or winoground, or a folder of two or more images"
+            "use the world's benchmarks, a benchmark whose items have two images, such as "
+            "whatsup_a or winoground, or a folder of at least two images"
         )
-        return ProbeResult(NAME, skipped=f"{material.about} has no pairs of images{only}; {needs}")
-    found = _measured(subject.space, pairs, material)
+        return ProbeResult(
+            NAME, skipped=f"{data.about} has no pairs of images{itself_note}; {needs}"
+        )
+    measured = _measured(subject.space, pairs, data)
     place_K = drawn(pairs, PIXEL_PAIRS)
     pixel_K = pixel_differences([pairs[i] for i in place_K], progress)
-    quantities = (*_quantities(found, options), _against_pixels(found, place_K, pixel_K, options))
+    quantities = (
+        *_quantities(measured, options),
+        _against_pixels(measured, place_K, pixel_K, options),
+    )
     if pairs[0].relation == NEAREST:
-        # Every model has nearest pairs of its own: two models cannot be compared pair by pair.
-        nan, how = float("nan"), "no interval: chosen, not sampled"
+        # Each model has its own nearest pairs, so two models cannot be compared pair by pair.
+        nan, interval = float("nan"), "no interval: chosen, not sampled"
         quantities = tuple(
             replace(
-                one,
-                estimate=replace(one.estimate, low=nan, high=nan, interval=how),
+                quantity,
+                estimate=replace(quantity.estimate, low=nan, high=nan, interval=interval),
                 outcomes=None,
                 draw_R=None,
             )
-            for one in quantities
+            for quantity in quantities
         )
     return ProbeResult(
         NAME,
         quantities,
-        headline=merged(SAME if found.bag_N is not None and found.bag_N.any() else ALL),
-        plots=(_scatter(found, place_K, pixel_K),),
-        notes=tuple(_notes(found, same, len(place_K))),
+        headline=merged(SAME if measured.bag_N is not None and measured.bag_N.any() else ALL),
+        plots=(_scatter(measured, place_K, pixel_K),),
+        notes=tuple(_notes(measured, copies, len(place_K))),
     )
 
 
-def say(finding: ProbeResult) -> Verdict:
-    """What it does with most pairs; which relations stand out; whether it merges everything."""
-    head = finding[finding.headline]
+def say(result: ProbeResult) -> Verdict:
+    """Say whether it merges most pairs, which relations stand out, and if it merges everything."""
+    head = result[result.headline]
     rate = head.estimate
     values: dict[str, Value] = {"rate": rate, "above": ABOVE}
     if not rate.n:
         return Verdict(*VERDICTS["unknown"])
-    if finding.get(merged(NEAREST)):
-        # Chosen as the nearest, they are no sample of others: a count, without an interval.
+    if result.get(merged(NEAREST)):
+        # Nearest pairs are not a random sample, so the sentence has a count without an interval.
         count = round(rate.value * rate.n)
         values |= {"count": count, "have": "has" if count == 1 else "have"}
         return Verdict(*VERDICTS["nearest"], values)
     if rate.low > MOSTLY:
         case = "merged"
     elif rate.high < SELDOM:
-        case = "kept apart"
+        case = "distinguished"
     else:
         case = "too few" if rate.low < SELDOM and rate.high > MOSTLY else "some"
     both = ("a bag of words", head.known.bag), ("a perfect model", head.known.perfect)
-    beside = [f"{name} {rate.show(value)} %" for name, value in both if value is not None]
-    values |= {"which": _which(finding), "known": ", ".join(beside), "further": _further(finding)}
+    known_rates = [f"{name} {rate.show(value)} %" for name, value in both if value is not None]
+    values |= {
+        "which": _which(result),
+        "known": ", ".join(known_rates),
+        "further": _further(result),
+    }
     return Verdict(*VERDICTS[case], values)
 
 
@@ -198,14 +207,14 @@ AGREEMENT = Probe(
     question="Does the image encoder merge different images?",
     about=(
         "Erroneous agreement (Li et al. 2024, section 3.1): the share of pairs of different "
-        f"images whose vectors have a cosine strictly above {ABOVE}. Beside it, by relation: the "
-        "mean cosine, the same around the mean of all images, and Spearman's correlation of the "
-        "numbers of the two vectors (section 3.2), which can be low where the cosine is high: then "
-        "the difference is in the vectors, and a better reader could find it. The cosine is set "
-        "against the mean difference of pixels, since images that differ in few pixels are "
-        "easily merged. Same things: pairs that a bag of words cannot tell apart. Limits: in a "
-        "narrow cone every cosine is high, so read the centred one as well; a pair that is not "
-        "merged need not be told apart by captions."
+        f"images whose vectors have a cosine strictly above {ABOVE}. Also by relation: the mean "
+        "cosine, the mean cosine after subtracting the mean of all images, and Spearman's "
+        "correlation of the numbers of the two vectors (section 3.2), which can be low where the "
+        "cosine is high: then the difference is in the vectors, and a better reader could find it. "
+        "The cosine is compared with the mean difference of pixels, since images that differ in "
+        "few pixels are easily merged. Same things: pairs that a bag of words cannot distinguish. "
+        "Limits: in a narrow cone every cosine is high, so read the centred one as well; captions "
+        "need not distinguish the images of a pair that is not merged."
     ),
     ask=ask,
     say=say,
@@ -213,23 +222,25 @@ AGREEMENT = Probe(
 )
 
 
-def _measured(space: Space, pairs: tuple[ImagePair, ...], material: ProbeData) -> _Measured:
-    beside = material.gallery.images if material.gallery else ()
-    every = {p.key: p for some in (*_sides(pairs), beside) for p in some}
-    place = {key: at for at, key in enumerate(every)}
-    vector_MD = space.images(tuple(every.values()))
+def _measured(space: Space, pairs: tuple[ImagePair, ...], data: ProbeData) -> _Measured:
+    gallery_images = data.gallery.images if data.gallery else ()
+    image_of = {p.key: p for images in (*_sides(pairs), gallery_images) for p in images}
+    row_of = {key: row for row, key in enumerate(image_of)}
+    vector_MD = space.images(tuple(image_of.values()))
     # A vector with an infinite number has no direction either.
     is_known_M = np.array([bool(np.isfinite(row_D).all()) for row_D in vector_MD])
     vector_MD = np.where(is_known_M[:, None], vector_MD, np.nan)
     gallery_MD = vector_MD[is_known_M]
-    both = [vector_MD[[place[p.key] for p in some]] for some in _sides(pairs)]
-    around = [centred(one, gallery_MD) for one in both] if len(gallery_MD) else both
+    sides = [vector_MD[[row_of[p.key] for p in images]] for images in _sides(pairs)]
+    centred_sides = (
+        [centred(vector_ND, gallery_MD) for vector_ND in sides] if len(gallery_MD) else sides
+    )
     return _Measured(
         pairs,
-        merged_N=agree(*both),
-        cosine_N=cosines(*both),
-        centred_N=cosines(*around),
-        rank_N=spearman(*both),
+        merged_N=agree(*sides),
+        cosine_N=cosines(*sides),
+        centred_N=cosines(*centred_sides),
+        rank_N=spearman(*sides),
         bag_N=_bag(pairs),
         gallery_MD=gallery_MD,
     )
@@ -237,7 +248,7 @@ def _measured(space: Space, pairs: tuple[ImagePair, ...], material: ProbeData) -
 
 @dataclass(frozen=True, eq=False)
 class _Measured:
-    """Pairs, and all that is computed of each."""
+    """Pairs with everything that is computed of each."""
 
     pairs: tuple[ImagePair, ...]
     merged_N: FloatArray
@@ -247,7 +258,7 @@ class _Measured:
     bag_N: FloatArray | None
     """1 where a bag of words merges the pair, 0 where not; None where that is not known."""
     gallery_MD: FloatArray
-    """Images that the mean was taken of."""
+    """Images whose mean is subtracted."""
 
 
 def _sides(pairs: Sequence[ImagePair]) -> tuple[list[ImageSource], list[ImageSource]]:
@@ -255,22 +266,22 @@ def _sides(pairs: Sequence[ImagePair]) -> tuple[list[ImageSource], list[ImageSou
 
 
 def _bag(pairs: Sequence[ImagePair]) -> FloatArray | None:
-    """What a bag of words does with them; it reads scenes, so it is known on the world only."""
+    """Return which pairs a bag of words merges; None beyond the world, since it reads scenes."""
     sides = _sides(pairs)
-    if not all(isinstance(image, SceneImage) for some in sides for image in some):
+    if not all(isinstance(image, SceneImage) for images in sides for image in images):
         return None
-    return agree(*(bag_of_words_space().images(some) for some in sides))
+    return agree(*(bag_of_words_space().images(images) for images in sides))
 
 
 def agree(first_ND: FloatArray, second_ND: FloatArray, *, above: float = ABOVE) -> FloatArray:
-    """For each pair of rows 1 if it agrees, 0 if not, NaN where a vector has no direction."""
+    """Return 1 for each pair of rows with a high cosine, else 0; NaN without a direction."""
     cosine_N = cosines(first_ND, second_ND)
     return np.where(np.isnan(cosine_N), np.nan, cosine_N > above)
 
 
-def _quantities(found: _Measured, options: Options) -> Iterator[Quantity]:
-    for group, is_in_N in _groups(found).items():
-        pairs = [found.pairs[i] for i in np.flatnonzero(is_in_N)]
+def _quantities(measured: _Measured, options: Options) -> Iterator[Quantity]:
+    for group, in_group_N in _groups(measured).items():
+        pairs = [measured.pairs[i] for i in np.flatnonzero(in_group_N)]
         over_pairs = partial(
             mean,
             options=options,
@@ -278,72 +289,80 @@ def _quantities(found: _Measured, options: Options) -> Iterator[Quantity]:
             clusters=[pair.cluster or pair.id for pair in pairs],
             better="lower",
         )
-        bag = None if found.bag_N is None else float(found.bag_N[is_in_N].mean())
+        bag = None if measured.bag_N is None else float(measured.bag_N[in_group_N].mean())
         yield over_pairs(
             merged(group),
-            found.merged_N[is_in_N],
+            measured.merged_N[in_group_N],
             about=f"pairs of different images with a cosine above {ABOVE}",
             known=Known(bag=bag, perfect=None if pairs[0].relation == NEAREST else 0.0),
             is_rate=True,
             tags=[{"relation": pair.relation} for pair in pairs],
         )
-        alike = Known(bag=1.0 if bag == 1.0 else None)
+        known = Known(bag=1.0 if bag == 1.0 else None)
         for name, about, value_N in (
-            ("cosine", "mean cosine of the pairs", found.cosine_N),
-            ("centred cosine", "the same around the mean of all images", found.centred_N),
-            ("rank correlation", "Spearman's, of the numbers of the two vectors", found.rank_N),
+            ("cosine", "mean cosine of the pairs", measured.cosine_N),
+            (
+                "centred cosine",
+                "mean cosine after subtracting the mean of all images",
+                measured.centred_N,
+            ),
+            (
+                "rank correlation",
+                "Spearman's correlation of the numbers of the two vectors",
+                measured.rank_N,
+            ),
         ):
-            yield over_pairs(f"{name}, {group}", value_N[is_in_N], about=about, known=alike)
+            yield over_pairs(f"{name}, {group}", value_N[in_group_N], about=about, known=known)
 
 
-def _groups(found: _Measured) -> dict[str, BoolArray]:
-    """All pairs, those a bag of words cannot tell apart and the others, and each relation."""
-    relation_N = np.array([pair.relation for pair in found.pairs])
+def _groups(measured: _Measured) -> dict[str, BoolArray]:
+    """Group all pairs, those that a bag of words merges, the others, and those of each relation."""
+    relation_N = np.array([pair.relation for pair in measured.pairs])
     groups = {ALL: np.ones(len(relation_N), dtype=np.bool_)}
-    if found.bag_N is not None:
-        groups |= {SAME: found.bag_N == 1, OTHER: found.bag_N == 0}
+    if measured.bag_N is not None:
+        groups |= {SAME: measured.bag_N == 1, OTHER: measured.bag_N == 0}
     groups |= {str(name): relation_N == name for name in dict.fromkeys(relation_N.tolist())}
-    return {name: is_in_N for name, is_in_N in groups.items() if is_in_N.any()}
+    return {name: in_group_N for name, in_group_N in groups.items() if in_group_N.any()}
 
 
 def merged(group: str) -> str:
-    """Name of the rate of a group of pairs."""
+    """Return the name of the rate of a group of pairs."""
     return f"{RATE}{group}"
 
 
 def _against_pixels(
-    found: _Measured, place_K: IntArray, pixel_K: FloatArray, options: Options
+    measured: _Measured, place_K: IntArray, pixel_K: FloatArray, options: Options
 ) -> Quantity:
-    """Whether pairs that differ in fewer pixels are the ones that lie near."""
-    cosine_K = found.cosine_N[place_K]
+    """Correlate the cosine of pairs with the difference of their pixels."""
+    cosine_K = measured.cosine_N[place_K]
     is_known_K = ~np.isnan(cosine_K + pixel_K)
     both_2K = np.stack([cosine_K, pixel_K])[:, is_known_K]
-    clusters = [found.pairs[i].cluster or found.pairs[i].id for i in place_K[is_known_K]]
+    clusters = [measured.pairs[i].cluster or measured.pairs[i].id for i in place_K[is_known_K]]
 
-    def of(index: IntArray) -> float:
+    def correlation(index: IntArray) -> float:
         return float(spearman(*both_2K[:, None, index])[0]) if len(index) else float("nan")
 
     return statistic(
         "cosine against pixels",
-        of,
+        correlation,
         len(clusters),
-        about="Spearman's correlation of cosine and pixel difference over pairs; -1: only pixels "
-        "count",
+        about="Spearman's correlation of cosine and pixel difference over pairs; -1 "
+        "if only pixels count",
         options=options,
         clusters=clusters,
     )
 
 
 def pixel_differences(pairs: Sequence[ImagePair], progress: Progress) -> FloatArray:
-    """[N]: mean absolute difference in grey levels of 255; NaN where one cannot be opened."""
-    found = np.full(len(pairs), np.nan)
+    """Return mean absolute differences in grey levels of 255, [N]; NaN for unreadable images."""
+    differences = np.full(len(pairs), np.nan)
     with progress.task("pixel differences", len(pairs)) as advance:
-        for at, pair in enumerate(pairs):
+        for row, pair in enumerate(pairs):
             first, second = _small(pair.first), _small(pair.second)
             if first is not None and second is not None:
-                found[at] = pixel_difference(first, second)
+                differences[row] = pixel_difference(first, second)
             advance(1)
-    return found
+    return differences
 
 
 def _small(source: ImageSource) -> ImageArray | None:
@@ -354,17 +373,19 @@ def _small(source: ImageSource) -> ImageArray | None:
     return np.asarray(image if image.size == (SIDE, SIDE) else image.resize((SIDE, SIDE)))
 
 
-def drawn(pairs: Sequence[ImagePair], most: int) -> IntArray:
-    """Places of at most so many pairs, chosen by a hash of their names, in their order."""
-    mark = [hashed(pair.id) for pair in pairs]
-    return np.array(sorted(sorted(range(len(pairs)), key=mark.__getitem__)[:most]), dtype=np.int64)
+def drawn(pairs: Sequence[ImagePair], max_pairs: int) -> IntArray:
+    """Choose at most `max_pairs` pairs by a hash of their names; return their places in order."""
+    hashes = [hashed(pair.id) for pair in pairs]
+    return np.array(
+        sorted(sorted(range(len(pairs)), key=hashes.__getitem__)[:max_pairs]), dtype=np.int64
+    )
 
 
-def _scatter(found: _Measured, place_K: IntArray, pixel_K: FloatArray) -> Scatter:
+def _scatter(measured: _Measured, place_K: IntArray, pixel_K: FloatArray) -> Scatter:
     pixel_of: Mapping[int, float] = dict(zip(place_K.tolist(), pixel_K.tolist(), strict=True))
     points = []
-    for i in drawn(found.pairs, POINTS).tolist():
-        pair, cosine = found.pairs[i], float(found.cosine_N[i])
+    for i in drawn(measured.pairs, POINTS).tolist():
+        pair, cosine = measured.pairs[i], float(measured.cosine_N[i])
         if np.isfinite(cosine) and np.isfinite(pixel_of[i]):
             name = pair.id
             if pair.relation == NEAREST:
@@ -375,38 +396,38 @@ def _scatter(found: _Measured, place_K: IntArray, pixel_K: FloatArray) -> Scatte
         "mean difference of pixels, in grey levels",
         "cosine",
         tuple(points),
-        lines=((f"taken for the same above {ABOVE}", ABOVE),),
-        about=f"{len(points):,} of {len(found.pairs):,} pairs of different images.",
+        lines=((f"merged above {ABOVE}", ABOVE),),
+        about=f"{len(points):,} of {len(measured.pairs):,} pairs of different images.",
     )
 
 
-def _notes(found: _Measured, same: int, pixels: int) -> Iterator[str]:
-    count = len(found.pairs)
-    if same:
-        yield f"{same:,} pairs of an image with itself were left out."
-    unknown = int(np.isnan(found.cosine_N).sum())
+def _notes(measured: _Measured, copies: int, pixels: int) -> Iterator[str]:
+    count = len(measured.pairs)
+    if copies:
+        yield f"{copies:,} pairs of an image with itself are left out."
+    unknown = int(np.isnan(measured.cosine_N).sum())
     if unknown:
-        yield f"{unknown:,} of {count:,} pairs have an image without a direction; not counted."
-    gallery_MD = found.gallery_MD
+        yield f"{unknown:,} of {count:,} pairs have an image without a valid vector; not counted."
+    gallery_MD = measured.gallery_MD
     if len(gallery_MD) > 1 and np.allclose(gallery_MD, gallery_MD[0], rtol=0, atol=1e-9):
-        yield "Every image has the same vector: around the mean nothing is left of them."
-    elif not np.isnan(found.centred_N).all():
-        raw, around = np.nanmean(found.cosine_N), np.nanmean(found.centred_N)
+        yield "All images have the same vector: nothing is left after subtracting the mean."
+    elif not np.isnan(measured.centred_N).all():
+        raw, around = np.nanmean(measured.cosine_N), np.nanmean(measured.centred_N)
         yield (
-            f"The mean cosine of the pairs is {raw:.3f}, and {around:.3f} around the mean of all "
-            f"{len(gallery_MD):,} images, which takes away what they all share."
+            f"The mean cosine of the pairs is {raw:.3f}, and {around:.3f} after subtracting the "
+            f"mean of all {len(gallery_MD):,} images, which removes what they share."
         )
     if pixels < count:
-        yield f"Pixels were compared in {pixels:,} pairs, drawn by a hash."
+        yield f"Pixels are compared in {pixels:,} pairs, chosen by hash."
 
 
-def _which(finding: ProbeResult) -> str:
-    if finding.headline == merged(ALL):
+def _which(result: ProbeResult) -> str:
+    if result.headline == merged(ALL):
         return PHRASES["any"]
-    groups = [one for one in _relations(finding) if one.known.bag == 1.0]
+    groups = [rate for rate in _relations(result) if rate.known.bag == 1.0]
     if len(groups) == 1:
         return fill(PHRASES["one relation"], relation=_words(groups[0]))
-    names = [one.name.removeprefix(RATE) for one in groups]
+    names = [rate.name.removeprefix(RATE) for rate in groups]
     if not names or not all(name in CHANGED for name in names):
         return PHRASES["relations"]
     changed = list(dict.fromkeys(CHANGED[name] for name in names))
@@ -414,45 +435,47 @@ def _which(finding: ProbeResult) -> str:
     return fill(PHRASES["changed"], what=what)
 
 
-def _further(finding: ProbeResult) -> str:
-    """What must be known with it: other things are merged too, or relations fare differently."""
-    other = finding.get(merged(OTHER))
+def _further(result: ProbeResult) -> str:
+    """Say that it also merges other things, or how relations differ."""
+    other = result.get(merged(OTHER))
     if other is not None and other.estimate.n and other.estimate.low > MOSTLY:
         return fill(PHRASES["everything"], rate=other.estimate)
-    rates = [one for one in _relations(finding) if one.estimate.n]
-    # The sentence is about relations that a bag of words cannot tell, or about all.
-    about = [one for one in rates if finding.headline == merged(ALL) or one.known.bag == 1.0]
-    besides = [
-        f"{_words(one)} ({shown(one.estimate)})"
-        for one in rates
-        # What even a bag of words could tell.
-        if one not in about and one.known.bag == 0.0 and one.estimate.low > MOSTLY
+    rates = [rate for rate in _relations(result) if rate.estimate.n]
+    # The sentence is about relations that a bag of words cannot distinguish, or about all.
+    relevant = [rate for rate in rates if result.headline == merged(ALL) or rate.known.bag == 1.0]
+    other_relations = [
+        f"{_words(rate)} ({estimate_with_interval(rate.estimate)})"
+        for rate in rates
+        # Even a bag of words distinguishes these.
+        if rate not in relevant and rate.known.bag == 0.0 and rate.estimate.low > MOSTLY
     ]
-    also = fill(PHRASES["besides"], relations=" and ".join(besides)) if besides else ""
-    return _ends(about) + also
+    others_text = (
+        fill(PHRASES["besides"], relations=" and ".join(other_relations)) if other_relations else ""
+    )
+    return _ends(relevant) + others_text
 
 
 def _ends(rates: list[Quantity]) -> str:
-    """The two ends, where their intervals are apart."""
+    """Name the relations with the highest and the lowest rate, where their intervals are apart."""
     if len(rates) < 2:
         return ""
-    most = max(rates, key=lambda one: one.estimate.value)
-    least = min(rates, key=lambda one: one.estimate.value)
-    if most.estimate.low <= least.estimate.high:
+    highest = max(rates, key=lambda rate: rate.estimate.value)
+    lowest = min(rates, key=lambda rate: rate.estimate.value)
+    if highest.estimate.low <= lowest.estimate.high:
         return ""
     return fill(
         PHRASES["ends"],
-        most=_words(most),
-        most_rate=most.estimate,
-        least=_words(least),
-        least_rate=least.estimate,
+        most=_words(highest),
+        most_rate=highest.estimate,
+        least=_words(lowest),
+        least_rate=lowest.estimate,
     )
 
 
-def _relations(finding: ProbeResult) -> list[Quantity]:
+def _relations(result: ProbeResult) -> list[Quantity]:
     groups = [merged(group) for group in (ALL, SAME, OTHER)]
-    rates = [one for one in finding.quantities if one.name.startswith(RATE)]
-    return [one for one in rates if one.name not in groups]
+    rates = [rate for rate in result.quantities if rate.name.startswith(RATE)]
+    return [rate for rate in rates if rate.name not in groups]
 
 
 def _words(rate: Quantity) -> str:
@@ -467,20 +490,20 @@ def mine(
     *,
     above: float = ABOVE,
     below: float = BELOW,
-    most: int = MOST,
+    max_pairs: int = MAX_MINED,
 ) -> list[MinedPair]:
-    """The pairs among these images that the first encoder merges and the second keeps apart.
+    """Return the pairs of these images that the first encoder merges and the second distinguishes.
 
-    Places are those of the images given. Copies of an image are no pair.
+    Pairs hold indices into `images`. Copies of an image are not a pair.
     """
     if len(images) < 2:
         raise UnbagError(
-            f"{len(images)} images to find pairs among",
-            expected="at least two; thousands, to find some that matter",
+            f"{len(images)} images to find pairs in",
+            expected="at least two; thousands for pairs that matter",
         )
-    both = merging.images(images), parting.images(images)
+    vectors = merging.images(images), parting.images(images)
     keys = [image.key for image in images]
-    return mine_pairs(*both, above=above, below=below, most=most, keys=keys)
+    return mine_pairs(*vectors, above=above, below=below, max_pairs=max_pairs, keys=keys)
 
 
 def mine_pairs(
@@ -489,15 +512,15 @@ def mine_pairs(
     *,
     above: float = ABOVE,
     below: float = BELOW,
-    most: int = MOST,
+    max_pairs: int = MAX_MINED,
     block: int = BLOCK,
     keys: Sequence[str] | None = None,
 ) -> list[MinedPair]:
-    """The pairs with the highest cosine by the first encoder, best first.
+    """Return the pairs with the highest cosine by the first encoder, the highest first.
 
     Memory is that of the first vectors in single precision, of a few blocks of cosines and of
-    `most` pairs. Pairs with equal keys (pixel hashes) are the same image and no pair. An image
-    without a direction is in no pair.
+    `max_pairs` pairs (0 for no limit). Images with equal keys (pixel hashes) are not a pair. An
+    image without a valid vector is in no pair.
     """
     if len(merging_ND) != len(parting_NE):
         raise UnbagError(
@@ -507,21 +530,21 @@ def mine_pairs(
     single_ND, is_known_N = _single(merging_ND)
     is_known_N &= _known(parting_NE)
     search = _NearPairs(single_ND, parting_NE, is_known_N, _numbers(keys, len(single_ND)), below)
-    kept = _BestPairs(most, above)
+    best = _BestPairs(max_pairs, above)
     for rows, columns, cosine_RC in block_cosines(single_ND, block):
-        # Most blocks hold nothing: one pass that finds the largest of each row settles that.
+        # Most blocks have no pair: one pass for the largest cosine of each row shows that.
         best_R = cosine_RC.max(axis=1, initial=-1.0)
         for strip in range(0, len(best_R), STRIP):
-            row_S = strip + np.flatnonzero(best_R[strip : strip + STRIP] > kept.least)
+            row_S = strip + np.flatnonzero(best_R[strip : strip + STRIP] > best.threshold)
             if len(row_S):
-                near_SC = cosine_RC[row_S]
-                kept.add(search.among(rows.start + row_S, columns.start, near_SC, kept.least))
-    return kept.pairs()
+                cosine_SC = cosine_RC[row_S]
+                best.add(search.among(rows.start + row_S, columns.start, cosine_SC, best.threshold))
+    return best.pairs()
 
 
 @dataclass(frozen=True)
 class MinedPair:
-    """Two images that are one to the first encoder and two to the second."""
+    """Two images that the first encoder merges and the second distinguishes."""
 
     first: int
     second: int
@@ -532,22 +555,22 @@ class MinedPair:
 
 
 class Encoder(Protocol):
-    """Any encoder of images; captions are not needed to mine."""
+    """Any image encoder; mining needs no captions."""
 
     def images(self, images: Sequence[ImageSource]) -> FloatArray:
-        """Vectors [N, D]; NaN for an image that cannot be opened."""
+        """Return vectors [N, D]; NaN for an image that cannot be opened."""
 
 
 def block_cosines(single_ND: Vectors, block: int = BLOCK) -> Iterator[tuple[slice, slice, Vectors]]:
-    """Rows, columns and products of each block of the upper triangle, all in the same memory."""
+    """Yield rows, columns and cosines of each block of the upper triangle, in one reused buffer."""
     count = len(single_ND)
-    space = np.empty(min(block, count) ** 2, dtype=np.float32)
+    buffer = np.empty(min(block, count) ** 2, dtype=np.float32)
     for top in range(0, count, block):
         for left in range(top, count, block):
             rows = slice(top, min(top + block, count))
             columns = slice(left, min(left + block, count))
             shape = rows.stop - top, columns.stop - left
-            cosine_RC = space[: shape[0] * shape[1]].reshape(shape)
+            cosine_RC = buffer[: shape[0] * shape[1]].reshape(shape)
             np.matmul(single_ND[rows], single_ND[columns].T, out=cosine_RC)
             if top == left:
                 np.fill_diagonal(cosine_RC, -1.0)
@@ -556,7 +579,7 @@ def block_cosines(single_ND: Vectors, block: int = BLOCK) -> Iterator[tuple[slic
 
 @dataclass(frozen=True, eq=False)
 class _NearPairs:
-    """What tells whether two images that lie near are a pair."""
+    """The data that decides whether two similar images are a pair."""
 
     merging_ND: Vectors
     parting_NE: FloatArray | Vectors
@@ -565,64 +588,75 @@ class _NearPairs:
     """Equal for copies of an image."""
     below: float
 
-    def among(self, i_S: IntArray, left: int, cosine_SC: Vectors, least: float) -> list[FloatArray]:
-        """Pairs of these rows with columns from `left` on: first, second, merged, apart."""
-        column_T = np.flatnonzero((cosine_SC > least).any(axis=0))
+    def among(
+        self, i_S: IntArray, left: int, cosine_SC: Vectors, threshold: float
+    ) -> list[FloatArray]:
+        """Return first, second, merged, apart of pairs of these rows with columns from `left`."""
+        column_T = np.flatnonzero((cosine_SC > threshold).any(axis=0))
         j_T, cosine_ST = left + column_T, cosine_SC[:, column_T]
-        is_pair_ST = (cosine_ST > least) & (i_S[:, None] < j_T)
+        is_pair_ST = (cosine_ST > threshold) & (i_S[:, None] < j_T)
         is_pair_ST &= self.is_known_N[i_S, None] & self.is_known_N[j_T]
         is_pair_ST &= self.number_N[i_S, None] != self.number_N[j_T]
-        first, second = (_single(self.parting_NE[at])[0] for at in (i_S, j_T))
-        apart_ST = first @ second.T
+        first_SE, second_TE = (_single(self.parting_NE[place])[0] for place in (i_S, j_T))
+        apart_ST = first_SE @ second_TE.T
         s_P, t_P = np.nonzero(is_pair_ST & (apart_ST < self.below))
-        found = i_S[s_P], j_T[t_P], cosine_ST[s_P, t_P], apart_ST[s_P, t_P]
-        return [np.asarray(one, dtype=float) for one in found]
+        columns_P = i_S[s_P], j_T[t_P], cosine_ST[s_P, t_P], apart_ST[s_P, t_P]
+        return [np.asarray(column, dtype=float) for column in columns_P]
 
 
 class _BestPairs:
-    """The best pairs so far."""
+    """The pairs with the highest cosines so far."""
 
-    def __init__(self, most: int, above: float) -> None:
-        self.most = most
-        self.least = above
-        """A pair must be above this to be kept; rises once there are enough."""
-        self.found: list[FloatArray] = [np.empty(0) for _ in range(4)]
+    def __init__(self, max_pairs: int, threshold: float) -> None:
+        self.max_pairs = max_pairs
+        self.threshold = threshold
+        """Pairs with a cosine at or below this are dropped; it rises once there are enough."""
+        self.columns: list[FloatArray] = [np.empty(0) for _ in range(4)]
 
-    def add(self, more: Sequence[FloatArray]) -> None:
-        both = [np.concatenate([a, b]) for a, b in zip(self.found, more, strict=True)]
-        if self.most and len(both[2]) > self.most:
-            is_good = both[2] >= np.partition(both[2], -self.most)[-self.most]
-            both = [one[is_good] for one in both]
-        order = np.lexsort((both[1], both[0], -both[2]))[: self.most]
-        self.found = [one[order] for one in both]
-        if len(order) == self.most and self.most:
-            self.least = max(self.least, float(self.found[2][-1]))
+    def add(self, candidates: Sequence[FloatArray]) -> None:
+        merged_columns = [
+            np.concatenate([a, b]) for a, b in zip(self.columns, candidates, strict=True)
+        ]
+        if self.max_pairs and len(merged_columns[2]) > self.max_pairs:
+            is_good = (
+                merged_columns[2]
+                >= np.partition(merged_columns[2], -self.max_pairs)[-self.max_pairs]
+            )
+            merged_columns = [column[is_good] for column in merged_columns]
+        order = np.lexsort((merged_columns[1], merged_columns[0], -merged_columns[2]))[
+            : self.max_pairs
+        ]
+        self.columns = [column[order] for column in merged_columns]
+        if len(order) == self.max_pairs and self.max_pairs:
+            self.threshold = max(self.threshold, float(self.columns[2][-1]))
 
     def pairs(self) -> list[MinedPair]:
-        rows = zip(*self.found, strict=True)
+        rows = zip(*self.columns, strict=True)
         return [MinedPair(int(i), int(j), float(m), float(a)) for i, j, m, a in rows]
 
 
 def _single(vector_ND: FloatArray | Vectors) -> tuple[Vectors, BoolArray]:
-    """Unit vectors in single precision, and which have a direction; the others are zero."""
-    found_ND = np.empty(vector_ND.shape, dtype=np.float32)
+    """Return unit vectors in single precision, 0 without a direction, and which have one."""
+    single_ND = np.empty(vector_ND.shape, dtype=np.float32)
     is_known_N = np.empty(len(vector_ND), dtype=np.bool_)
-    for at in range(0, len(vector_ND), BLOCK):
-        part = slice(at, at + BLOCK)
-        unit_RD = unit(np.asarray(vector_ND[part], dtype=float))
-        is_known_N[part] = ~np.isnan(unit_RD).any(axis=1)
-        found_ND[part] = np.where(is_known_N[part, None], unit_RD, 0.0)
-    return found_ND, is_known_N
+    for start in range(0, len(vector_ND), BLOCK):
+        rows = slice(start, start + BLOCK)
+        unit_RD = unit(np.asarray(vector_ND[rows], dtype=float))
+        is_known_N[rows] = ~np.isnan(unit_RD).any(axis=1)
+        single_ND[rows] = np.where(is_known_N[rows, None], unit_RD, 0.0)
+    return single_ND, is_known_N
 
 
 def _known(vector_ND: FloatArray | Vectors) -> BoolArray:
-    """Which have a direction."""
-    parts = [_single(vector_ND[at : at + BLOCK])[1] for at in range(0, len(vector_ND), BLOCK)]
+    """Return which vectors have a direction."""
+    parts = [
+        _single(vector_ND[start : start + BLOCK])[1] for start in range(0, len(vector_ND), BLOCK)
+    ]
     return np.concatenate([np.empty(0, dtype=np.bool_), *parts])
 
 
 def _numbers(keys: Sequence[str] | None, count: int) -> IntArray:
     if keys is None:
         return np.arange(count)
-    number: dict[str, int] = {}
-    return np.array([number.setdefault(key, len(number)) for key in keys], dtype=np.int64)
+    number_of: dict[str, int] = {}
+    return np.array([number_of.setdefault(key, len(number_of)) for key in keys], dtype=np.int64)

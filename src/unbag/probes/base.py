@@ -1,4 +1,4 @@
-"""What every probe is made of: the question, the model and data it is put to, findings and plots.
+"""The types of every probe: its question, the probed model, the data, the result and its plots.
 
 Dimensions: N units, R resamples.
 """
@@ -27,40 +27,40 @@ class Probe:
 
     name: str
     question: str
-    """As a user asks: "Does the image encoder merge different images?"."""
+    """As a user would ask it: "Does the image encoder merge different images?"."""
     about: str
     """Formula, source and limits, for the page and the docs."""
     ask: Callable[[ProbedModel, ProbeData, Options, Progress], ProbeResult]
-    """A subject, material or kind of model it cannot be put to gives a finding that is skipped."""
+    """Measures a model on data. If the probe does not apply, the result says why it is skipped."""
     say: Callable[[ProbeResult], Verdict]
-    """Of a finding that was not skipped."""
+    """Turns a result that is not skipped into a sentence."""
     thresholds: tuple[Thresholds, ...] = ()
-    """What `say` compares with."""
+    """The numbers that `say` compares the result with."""
 
 
 class Thresholds(float, ReprEnum):
-    """The numbers that a verdict compares with, as a table: NAME = value, what it decides."""
+    """A table of the numbers that decide a verdict: NAME = value, what it decides."""
 
     reason: str
 
     def __new__(cls, value: float, reason: str) -> Thresholds:
-        """A number with its reason."""
-        found = float.__new__(cls, value)
-        # Two rows may have one value: a row is known by both.
-        found._value_ = (value, reason)
-        found.reason = reason
-        return found
+        """A threshold with its reason."""
+        threshold = float.__new__(cls, value)
+        # Two thresholds may have the same value: value and reason identify a row.
+        threshold._value_ = (value, reason)
+        threshold.reason = reason
+        return threshold
 
 
 Tone = Literal["fails", "holds", "mixed", "told"]
-"""fails: like a bag of words; holds: as one would wish; mixed: between or undecided by the
-interval; told: a fact that is neither."""
+"""fails: like a bag of words; holds: as desired; mixed: in between, or the interval does not
+decide; told: a fact that is neither good nor bad."""
 Value: TypeAlias = Estimate | str | float
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """One plain sentence, as a template and the values in it."""
+    """One plain sentence: a template and its values."""
 
     tone: Tone
     template: str
@@ -68,44 +68,46 @@ class Verdict:
 
     @property
     def sentence(self) -> str:
-        """The template with its values."""
+        """The template filled with its values."""
         return fill(self.template, **self.values)
 
 
 def fill(template: str, **values: Value) -> str:
-    """A template with its values; how an estimate is shown stands behind its name.
+    """Fill a template; a format behind the name of an estimate says how it is shown.
 
     `{x}` is "74.1 % [73.1, 75.1]", `{x:4}` the same with 4 digits, `{x:value}` "74.1", `{x:n}` the
     number of units, `{x:degrees}` "1.2 degrees [1.0, 2.0]", `{x:change}` "+4.1", and `{x:points}`
     "+4.1 points [+2.0, +6.2]".
     """
-    known = {name: _Shown(v) if isinstance(v, Estimate) else v for name, v in values.items()}
+    known = {
+        name: _FormattedEstimate(v) if isinstance(v, Estimate) else v for name, v in values.items()
+    }
     return template.format_map(known)
 
 
-class _Shown(NamedTuple):
+class _FormattedEstimate(NamedTuple):
     """An estimate in a template."""
 
-    found: Estimate
+    estimate: Estimate
 
     def __format__(self, form: str) -> str:
-        found = self.found
+        estimate = self.estimate
         if form == "value":
-            return found.show(found.value)
+            return estimate.show(estimate.value)
         if form == "n":
-            return f"{found.n:,}"
+            return f"{estimate.n:,}"
         if form == "degrees":
-            return shown(found, "degrees", digits=1)
+            return estimate_with_interval(estimate, "degrees", digits=1)
         if form in ("change", "points"):
-            ends = (found.value, found.low, found.high)
-            value, low, high = (difference_text(one, is_rate=True) for one in ends)
+            ends = (estimate.value, estimate.low, estimate.high)
+            value, low, high = (difference_text(end, is_rate=True) for end in ends)
             return value if form == "change" else f"{value} points [{low}, {high}]"
-        return shown(found, digits=int(form or 3))
+        return estimate_with_interval(estimate, digits=int(form or 3))
 
 
 @dataclass(frozen=True, eq=False)
 class ProbedModel:
-    """A model under examination."""
+    """A model that is probed."""
 
     name: str
     model: Model
@@ -113,41 +115,41 @@ class ProbedModel:
     """None for chat models and matching heads, which have no vectors."""
     scorer: Scorer
     random_init: ProbedModel | None = None
-    """The same model with random weights; None where it cannot be made."""
+    """The same model, randomly initialized; None where it cannot be built."""
     has_readout: bool = False
-    """Whether the scorer is a read-out's, and not the cosine of the vectors in `space`."""
+    """Whether the scorer is a read-out instead of the cosine of the vectors in `space`."""
     other: ProbedModel | None = None
-    """The model it is set against, such as the one that a repair started from."""
+    """The model it is compared with, such as the one that a repair started from."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """How probes ask."""
+    """Settings of all probes."""
 
     seed: int = 0
     is_full: bool = False
-    """All of the grids; the default is a small part that is quick."""
+    """Measure everything; the default is a quick subset."""
     layers: tuple[int, ...] = ()
-    """Layers to read from, besides the last; negative ones count from the end."""
+    """Layers to read from besides the last; negative numbers count from the end."""
     confidence: float = 0.95
     resamples: int = 10_000
 
 
 @dataclass(frozen=True, eq=False)
 class ProbeData:
-    """Everything that is looked at. Probes on scenes of the world draw their own beside it."""
+    """The data that probes use. Probes on scenes of the world also draw scenes of their own."""
 
     about: str
-    """In words: "the world's benchmarks"."""
+    """A description in words: "the world's benchmarks"."""
     rows: tuple[Row, ...] = ()
     pairs: tuple[ImagePair, ...] = ()
     gallery: Gallery | None = None
     is_world: bool = False
-    """Images are scenes, so probes that draw scenes of their own apply as well."""
+    """The images are scenes of the world, so probes that draw their own scenes apply as well."""
     notes: tuple[str, ...] = ()
-    """What was left out and why."""
+    """What is left out, and why."""
     images: tuple[ImageSource, ...] = ()
-    """Of a user without pairs: the nearest of them, for a model, are pairs to tell apart."""
+    """Images of a user who has no pairs: the nearest ones, for a model, become the pairs."""
 
 
 @dataclass(frozen=True)
@@ -160,23 +162,23 @@ class Row:
     negative: str | None = None
     """False of the image."""
     positive: str | None = None
-    """True too, in other words."""
+    """Also true, in other words."""
     kind: str = ""
-    """Of the edit that leads to the negative."""
+    """Kind of the edit that made the negative."""
     cluster: str = ""
-    """Rows of one cluster share scenes or captions and are resampled together."""
+    """Rows of one cluster share scenes or captions, and are resampled together."""
     tags: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class ImagePair:
-    """Two different images that a model should tell apart, and a caption for each."""
+    """Two different images that a model should distinguish, and a caption for each."""
 
     id: str
     first: ImageSource
     second: ImageSource
     relation: str
-    """What they differ in: left/right, colour swap, count ..."""
+    """The difference between them: left/right, colour swap, count ..."""
     captions: tuple[str, str] | None = None
     """True of the first only, true of the second only."""
     cluster: str = ""
@@ -184,7 +186,7 @@ class ImagePair:
 
 @dataclass(frozen=True, eq=False)
 class Gallery:
-    """Images and captions to search among; truth is the cells (row, column) that belong."""
+    """Images and captions to retrieve from; each pair (image_T, caption_T) belongs together."""
 
     images: tuple[ImageSource, ...]
     captions: tuple[str, ...]
@@ -194,10 +196,10 @@ class Gallery:
 
 @dataclass(frozen=True)
 class Known:
-    """What a quantity is for spaces whose nature is known; None where nothing follows."""
+    """The value of a quantity for reference models; None where it is not known."""
 
     bag: float | None = None
-    """For a bag of words: every word is understood, its ties to others are not."""
+    """For a bag of words, which knows every word but no relation between words."""
     perfect: float | None = None
     chance: float | None = None
 
@@ -207,48 +209,49 @@ Better = Literal["higher", "lower", "neither"]
 
 @dataclass(frozen=True, eq=False)
 class Quantity:
-    """One number of a probe, with what it was made of."""
+    """One number that a probe measures, with the values behind it."""
 
     name: str
     """Unique within its probe: "merged, left/right"."""
     about: str
-    """What it is, in one line without a full stop."""
+    """A definition in one line, without a full stop."""
     estimate: Estimate
     known: Known = field(default_factory=Known)
     better: Better = "neither"
     outcomes: Outcomes | None = None
-    """Unit by unit, where it is a mean or a ratio: what a paired comparison needs."""
+    """Values per unit, for a mean or a ratio: a paired comparison needs them."""
     draw_R: FloatArray | None = None
-    """Resamples of any other statistic, drawn alike for every model: their difference is paired."""
+    """Bootstrap resamples of any other statistic. Every model has the same draws, so differences of
+    two models are paired."""
 
 
 @dataclass(frozen=True, eq=False)
 class ProbeResult:
-    """What one probe found out about one model."""
+    """The result of one probe for one model."""
 
     probe: str
     quantities: tuple[Quantity, ...] = ()
     headline: str = ""
-    """Name of the quantity that the sentence is about."""
+    """Name of the quantity that the verdict is about."""
     plots: tuple[Plot, ...] = ()
     notes: tuple[str, ...] = ()
     skipped: str = ""
-    """Why nothing was asked; empty if something was."""
+    """Why nothing is measured; empty if something is."""
 
     def __getitem__(self, name: str) -> Quantity:
-        """A quantity by name."""
-        found = self.get(name)
-        if found is None:
+        """Return a quantity by name."""
+        quantity = self.get(name)
+        if quantity is None:
             raise KeyError(name)
-        return found
+        return quantity
 
     def get(self, name: str) -> Quantity | None:
-        """A quantity by name, None if it was not measured."""
-        return next((one for one in self.quantities if one.name == name), None)
+        """Return a quantity by name, or None if it was not measured."""
+        return next((quantity for quantity in self.quantities if quantity.name == name), None)
 
 
 STATISTIC_RESAMPLES = 1_000
-"""Of statistics that are no mean: each resample computes them anew."""
+"""Resamples of statistics other than means: each resample computes the statistic again."""
 
 
 def mean(
@@ -265,9 +268,9 @@ def mean(
     is_rate: bool = False,
     tags: Sequence[Mapping[str, str]] | None = None,
 ) -> Quantity:
-    """The mean, or sum(value) / sum(weight); NaN values are left out and counted as invalid.
+    """Return the mean, or sum(value) / sum(weight); NaN values are left out and counted as invalid.
 
-    Units of one cluster are resampled together. Rates are credits from 0 to 1, shown as percent.
+    Units of one cluster are resampled together. Rates lie between 0 and 1 and are shown as percent.
     """
     count = len(value_N)
     units = tuple(units) if units is not None else tuple(map(str, range(count)))
@@ -286,13 +289,13 @@ def mean(
         is_rate=is_rate,
     )
     protocol = EvalProtocol(confidence=options.confidence, resamples=options.resamples)
-    found = estimate(outcomes, protocol=protocol, seed=options.seed, allow_invalid=True)
-    return Quantity(name, about, found, known, better, outcomes)
+    result = estimate(outcomes, protocol=protocol, seed=options.seed, allow_invalid=True)
+    return Quantity(name, about, result, known, better, outcomes)
 
 
 def statistic(
     name: str,
-    of: Callable[[IntArray], float],
+    compute: Callable[[IntArray], float],
     count: int,
     *,
     about: str,
@@ -302,94 +305,101 @@ def statistic(
     better: Better = "neither",
     is_rate: bool = False,
 ) -> Quantity:
-    """Any statistic of `count` units: `of` is given the places of the units that count.
+    """Return any statistic of `count` units; `compute` gets the indices of the units of a resample.
 
-    Percentile bootstrap over units, or over clusters of units where these are given. The same seed
-    and name draw the same resamples for every model.
+    The interval is a percentile bootstrap over units, or over clusters of units where these are
+    given. The same seed and name draw the same resamples for every model.
     """
-    value = of(np.arange(count))
-    places = _places(clusters) if clusters is not None else None
-    drawn = count if places is None else len(places)
-    rng = generator(options.seed, name, str(drawn))
+    value = compute(np.arange(count))
+    members = _members_of(clusters) if clusters is not None else None
+    clusters_drawn = count if members is None else len(members)
+    rng = generator(options.seed, name, str(clusters_drawn))
     draws = []
     for _ in range(min(options.resamples, STATISTIC_RESAMPLES) if count else 0):
-        draw = np.sort(rng.integers(drawn, size=drawn))
-        draws.append(of(draw if places is None else np.concatenate([places[i] for i in draw])))
+        draw = np.sort(rng.integers(clusters_drawn, size=clusters_drawn))
+        draws.append(
+            compute(draw if members is None else np.concatenate([members[i] for i in draw]))
+        )
     draw_R = np.array(draws, dtype=float)
-    how = "bootstrap" if drawn == count else "clustered bootstrap"
-    low, high, how = percentile(draw_R, options.confidence, how)
+    interval = "bootstrap" if clusters_drawn == count else "clustered bootstrap"
+    low, high, interval = percentile(draw_R, options.confidence, interval)
     known = known or Known()
-    found = Estimate(value, low, high, count, chance=known.chance, interval=how, is_rate=is_rate)
-    return Quantity(name, about, found, known, better, draw_R=draw_R)
+    estimate = Estimate(
+        value, low, high, count, chance=known.chance, interval=interval, is_rate=is_rate
+    )
+    return Quantity(name, about, estimate, known, better, draw_R=draw_R)
 
 
-def _places(clusters: Sequence[str]) -> list[IntArray]:
-    """The places of the units of each cluster."""
-    found: dict[str, list[int]] = {}
-    for at, name in enumerate(clusters):
-        found.setdefault(name, []).append(at)
-    return [np.array(places) for places in found.values()]
+def _members_of(clusters: Sequence[str]) -> list[IntArray]:
+    """Return the indices of the units of each cluster."""
+    members: dict[str, list[int]] = {}
+    for place, name in enumerate(clusters):
+        members.setdefault(name, []).append(place)
+    return [np.array(places) for places in members.values()]
 
 
-def shown(found: Estimate, unit: str = "", *, digits: int = 3) -> str:
-    """With its interval: "74.1 % [73.1, 75.1]", "0.973 [0.971, 0.975]", "1.2 degrees [1, 2]"."""
-    unit = f" {unit}" if unit else " %" if found.is_rate else ""
-    value, low, high = (_number(found, one, digits) for one in (found.value, found.low, found.high))
+def estimate_with_interval(estimate: Estimate, unit: str = "", *, digits: int = 3) -> str:
+    """Format as "74.1 % [73.1, 75.1]", "0.973 [0.971, 0.975]" or "1.2 degrees [1, 2]"."""
+    unit = f" {unit}" if unit else " %" if estimate.is_rate else ""
+    value, low, high = (
+        _number(estimate, number, digits)
+        for number in (estimate.value, estimate.low, estimate.high)
+    )
     return f"{value}{unit} [{low}, {high}]"
 
 
-def _number(found: Estimate, value: float, digits: int) -> str:
-    if found.is_rate or value != value:
-        return found.show(value)
-    # Nothing is minus nothing.
+def _number(estimate: Estimate, value: float, digits: int) -> str:
+    if estimate.is_rate or value != value:
+        return estimate.show(value)
+    # Adding 0 turns -0 into 0.
     return f"{round(value, digits) + 0.0:.{digits}f}"
 
 
 def bar(quantity: Quantity, name: str) -> Bar:
-    """Beside chance, where there is one."""
-    found = quantity.estimate
-    return Bar(name, found.value, found.low, found.high, quantity.known.chance)
+    """Return the bar of a quantity, with its chance where known."""
+    estimate = quantity.estimate
+    return Bar(name, estimate.value, estimate.low, estimate.high, quantity.known.chance)
 
 
-def bars_of(quantities: Iterable[Quantity], begin: str, end: str = "") -> tuple[Bar, ...]:
-    """Of all quantities whose names begin and end so; what is between names the bar."""
+def bars_of(quantities: Iterable[Quantity], prefix: str, suffix: str = "") -> tuple[Bar, ...]:
+    """Return a bar for each quantity with this prefix and suffix, named by what is in between."""
     return tuple(
-        bar(one, one.name.removeprefix(begin).removesuffix(end))
-        for one in quantities
-        if one.name.startswith(begin) and one.name.endswith(end)
+        bar(quantity, quantity.name.removeprefix(prefix).removesuffix(suffix))
+        for quantity in quantities
+        if quantity.name.startswith(prefix) and quantity.name.endswith(suffix)
     )
 
 
-# What a probe wants drawn, as plain data: a page draws it, a file keeps it.
+# Plots as plain data: the page draws them, the JSON file stores them.
 
 
 @dataclass(frozen=True)
 class ScatterPoint:
-    """A place in a scatter."""
+    """A point of a scatter plot."""
 
     x: float
     y: float
     group: str = ""
     name: str = ""
-    """Shown when pointed at."""
+    """Shown on hover."""
 
 
 @dataclass(frozen=True)
 class Scatter:
-    """Points over two numbers, coloured by group."""
+    """A scatter plot, coloured by group."""
 
     title: str
     x: str
     y: str
     points: tuple[ScatterPoint, ...]
     lines: tuple[tuple[str, float], ...] = ()
-    """Named heights, such as a threshold."""
+    """Named horizontal lines, such as a threshold."""
     about: str = ""
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A value with its interval and what is beside it."""
+    """A value with its interval and chance."""
 
     name: str
     value: float
@@ -401,7 +411,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Bars:
-    """One bar under the other."""
+    """A chart of horizontal bars."""
 
     title: str
     bars: tuple[Bar, ...]
@@ -411,7 +421,7 @@ class Bars:
 
 @dataclass(frozen=True)
 class Series:
-    """Values along an axis, with intervals."""
+    """One curve, with intervals."""
 
     name: str
     x: tuple[float, ...]
@@ -422,7 +432,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Lines:
-    """Curves, such as the accuracy of a reader by layer."""
+    """A line chart, such as the accuracy of a reader by layer."""
 
     title: str
     x: str
@@ -435,7 +445,7 @@ class Lines:
 
 @dataclass(frozen=True)
 class Grid:
-    """A table of shares, such as which relation is taken for which."""
+    """A table of shares, such as which relation is confused with which."""
 
     title: str
     rows: tuple[str, ...]
@@ -448,31 +458,31 @@ class Grid:
 
 @dataclass(frozen=True)
 class WordMap:
-    """How near each patch is to one word."""
+    """The similarity of each patch to one word."""
 
     word: str
     values: tuple[tuple[float, ...], ...]
     """Rows of patches from the top left."""
     whole: str = ""
-    """The number with all patches, in words, where the map says what one patch does to it."""
+    """The value with all patches, as text, where the map shows the effect of each patch on it."""
 
 
 @dataclass(frozen=True)
 class Maps:
-    """One image and the map of each word of a caption over its patches."""
+    """One image, with the map of each word of a caption over its patches."""
 
     title: str
     image: str
-    """As a data: address."""
+    """A data: URL."""
     caption: str
     maps: tuple[WordMap, ...]
     about: str = ""
     is_signed: bool = False
-    """Whether zero is nothing, and numbers below it speak against."""
+    """Whether zero means no effect, and values below it count against the word."""
     asked: str = ""
-    """What the model was asked about the image, where it is asked."""
+    """The question about the image, for models that answer questions."""
     when: str = ""
-    """Before or after the training of a read-out, where both are shown."""
+    """Before or after the training of a read-out, where both are drawn."""
 
 
 Plot: TypeAlias = Scatter | Bars | Lines | Grid | Maps

@@ -1,15 +1,15 @@
-"""Small classifiers fitted to frozen features: whether labels can be read from them.
+"""Small classifiers on frozen features: they measure whether labels can be read from them.
 
 Readers (methods.md 4.3): `linear` is an L2 logistic regression whose strength is chosen by
 cross-validation, `mlp` has one hidden layer of 256, `attentive` is one learned query over patches
-or words and a linear layer. Features are standardised. Every unit is judged by a reader that saw
-no unit of its group, so a reader cannot learn the objects by heart. The control is the same reader
-fitted to shuffled labels and judged by the true ones: selectivity = accuracy - control.
+or words and a linear layer. Features are standardised. Every unit is classified by a reader that
+saw no unit of its group, so memorized objects do not help. The control is the same reader fitted to
+shuffled labels and measured by the true ones: selectivity = accuracy - control.
 
-Limits: a reader that fails shows that *this* reader fails on so many units, not that nothing is
-there; a reader that succeeds may read what the model itself has no use for.
-Dimensions: N units, T units of a part, F or W features, L patches or words, R readers that are
-trained at once, B units of a batch, K classes.
+Limits: a reader that fails shows that *this* reader fails with this many units, not that the
+information is missing; a reader that succeeds may read what the model itself does not use.
+Dimensions: N units, T units of a fold, F or W features, L patches or words, R readers trained at
+once, B units of a batch, K classes.
 """
 
 from __future__ import annotations
@@ -29,29 +29,30 @@ from unbag.scorers.linear_probe import Logistic, fit_logistic
 from unbag.types import BoolArray, FloatArray, IntArray
 
 Feature: TypeAlias = FloatArray | Vectors
-"""In either precision."""
+"""Features in single or double precision."""
 Reader = Literal["linear", "mlp", "attentive"]
 STOP_FOLDS = 5
-"""One in so many groups of the training part says when to stop."""
+"""One in this many groups of the training fold is the validation set for early stopping."""
 SMALL = 1 << 25
-"""Numbers of features up to which one thread is enough; patches of a large encoder have more."""
+"""Size of a feature array up to which one thread is enough; patches of large encoders exceed it."""
 TOLERANCE = 1e-3
-"""Of the gradient of the mean loss; answers hardly change below."""
+"""Tolerance on the gradient of the mean loss; smaller values hardly change any answer."""
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How hard a reader tries."""
+    """How much computing a reader gets."""
 
     folds: int = 3
     inverse_strengths: tuple[float, ...] = (1e-3, 1e-1)
-    """C of a logistic regression, weakest last: it least sum(loss) + |weights|^2 / (2 C)."""
+    """C of the logistic regression, weakest penalty last: it minimizes
+    sum(loss) + |weights|^2 / (2 C)."""
     shuffles: int = 1
-    """Controls: readers that are fitted to shuffled labels; 0 for none."""
+    """Number of controls, which are readers fitted to shuffled labels."""
     epochs: int = 25
-    """Most rounds over the training part of the readers that are networks."""
+    """Maximum number of epochs, for readers that are networks."""
     patience: int = 5
-    """Rounds without a better loss on the groups that say when to stop."""
+    """Epochs without a better validation loss before training stops."""
 
     def __post_init__(self) -> None:
         if self.folds < 3 or self.shuffles < 0 or not self.inverse_strengths or self.epochs < 1:
@@ -75,18 +76,18 @@ FULL = Effort(
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """What one reader found, unit by unit."""
+    """What one reader answered, unit by unit."""
 
     reader: Reader
     correct_N: FloatArray
-    """1 or 0 on held-out groups, 1/K where features never vary; NaN for units left out."""
+    """1 or 0 on held-out groups, 1/K where the features are constant; NaN for units left out."""
     control_N: FloatArray
-    """The same of readers that were fitted to shuffled labels, averaged over shuffles."""
+    """The same for readers fitted to shuffled labels, averaged over shuffles."""
     classes: int
     left_out: int
-    """Units with a feature that is not finite."""
+    """Number of units with a feature that is not finite."""
     inverse_strengths: tuple[float, ...] = ()
-    """C that was chosen in each fold; of linear readers only."""
+    """The C chosen in each fold; of linear readers only."""
 
     @property
     def chance(self) -> float:
@@ -95,18 +96,18 @@ class Reading:
 
     @property
     def accuracy(self) -> float:
-        """Share of units that were read rightly."""
+        """Share of units with the right answer."""
         return float(np.nanmean(self.correct_N))
 
     @property
     def control(self) -> float:
-        """The same with shuffled labels; NaN without a control."""
+        """Accuracy with shuffled labels; NaN without a control."""
         known_T = self.control_N[np.isfinite(self.control_N)]
         return float(known_T.mean()) if len(known_T) else float("nan")
 
     @property
     def selectivity(self) -> float:
-        """Accuracy minus that of the control."""
+        """Accuracy minus the accuracy of the control."""
         return self.accuracy - self.control
 
 
@@ -120,51 +121,51 @@ def read(
     effort: Effort = QUICK,
     seed: int = 0,
 ) -> Reading:
-    """Whether labels can be read from features, judged on held-out groups.
+    """Measure on held-out groups how well labels can be read from features.
 
     Args:
         feature: [N, F], or [N, L, W] for the attentive reader.
-        label_N: What is to be read; any values.
-        groups: What must not be in both parts, such as the pair of things shown.
-        reader: Which one.
-        mask_NL: True where there is a patch or word; all by default.
+        label_N: Labels to read; any values.
+        groups: Units of one group are never split between training and test.
+        reader: Kind of classifier.
+        mask_NL: True where there is a patch or word; everywhere by default.
         effort: Folds, strengths, shuffles and epochs.
-        seed: Of folds, shuffles and first weights.
+        seed: Seed of folds, shuffles and initial weights.
 
     Raises:
-        UnbagError: for shapes that do not fit, fewer groups than folds, or a single class.
+        UnbagError: The shapes do not match, there are fewer groups than folds, or only one class.
     """
     if mask_NL is None and feature.ndim == 3:
         mask_NL = np.ones(feature.shape[:2], dtype=np.bool_)
     _check_shapes(feature, label_N, groups, reader, mask_NL)
-    kept_T = np.flatnonzero(_is_whole(feature, mask_NL))
-    class_T = np.unique(np.array(label_N)[kept_T], return_inverse=True)[1].astype(np.int64)
-    names = [groups[at] for at in kept_T.tolist()]
-    classes = _check_classes(class_T, names, effort, left_out=len(feature) - len(kept_T))
-    # Asked for by place only where something is left out: a copy may be a gigabyte.
-    is_all = len(kept_T) == len(feature)
-    part = feature if is_all else feature[kept_T]
-    mask = mask_NL if is_all or mask_NL is None else mask_NL[kept_T]
-    rows = reader_fits(
+    valid_T = np.flatnonzero(_is_whole(feature, mask_NL))
+    class_T = np.unique(np.array(label_N)[valid_T], return_inverse=True)[1].astype(np.int64)
+    names = [groups[control] for control in valid_T.tolist()]
+    classes = _check_classes(class_T, names, effort, left_out=len(feature) - len(valid_T))
+    # Indexing copies, and a copy may be a gigabyte: only where something is left out.
+    all_valid = len(valid_T) == len(feature)
+    part = feature if all_valid else feature[valid_T]
+    mask = mask_NL if all_valid or mask_NL is None else mask_NL[valid_T]
+    fits = reader_fits(
         class_T, names, effort, inner=effort.folds if reader == "linear" else STOP_FOLDS, seed=seed
     )
-    _check_training(rows)
+    _check_training(fits)
     with _few_threads(part):
-        answers, strengths = _answer(part, mask, rows, reader, classes, effort)
+        answers, strengths = _answer(part, mask, fits, reader, classes, effort)
     credit_NS = np.full((len(feature), effort.shuffles + 1), np.nan)
-    for row, said in zip(rows, answers, strict=True):
-        test_T = row[0].test_T
-        if said is None:
-            credit_NS[kept_T[test_T]] = 1 / classes
+    for fold_fits, fold_answers in zip(fits, answers, strict=True):
+        test_T = fold_fits[0].test_T
+        if fold_answers is None:
+            credit_NS[valid_T[test_T]] = 1 / classes
             continue
-        for at, answer_T in enumerate(said):
-            credit_NS[kept_T[test_T], at] = answer_T == class_T[test_T]
+        for control, answer_T in enumerate(fold_answers):
+            credit_NS[valid_T[test_T], control] = answer_T == class_T[test_T]
     return Reading(
         reader,
         credit_NS[:, 0],
         credit_NS[:, 1:].mean(axis=1) if effort.shuffles else np.full(len(feature), np.nan),
         classes,
-        len(feature) - len(kept_T),
+        len(feature) - len(valid_T),
         strengths,
     )
 
@@ -178,18 +179,18 @@ def _check_shapes(
 ) -> None:
     if reader not in get_args(Reader):
         raise unknown_name("reader", reader, get_args(Reader))
-    wanted = 3 if reader == "attentive" else 2
-    if feature.ndim != wanted:
+    dimensions = 3 if reader == "attentive" else 2
+    if feature.ndim != dimensions:
         raise UnbagError(
-            f"the {reader} reader was given features of {feature.ndim} dimensions",
-            expected="[units, patches, width]" if wanted == 3 else "[units, features]",
-            hint="read patches by attention, or average them first",
+            f"the {reader} reader got features of {feature.ndim} dimensions",
+            expected="[units, patches, width]" if dimensions == 3 else "[units, features]",
+            hint="use the attentive reader for patches, or average them first",
         )
     shapes_fit = mask_NL is None or mask_NL.shape == feature.shape[:2]
     if not len(feature) == len(label_N) == len(groups) or not shapes_fit:
         raise UnbagError(
             f"{len(feature)} rows of features, {len(label_N)} labels, {len(groups)} groups",
-            expected="one label and one group for each row, and a mask for each place",
+            expected="one label and one group for each row, and a mask of the same shape",
         )
 
 
@@ -203,36 +204,38 @@ def _is_whole(feature: Feature, mask_NL: BoolArray | None) -> BoolArray:
 def _check_classes(
     class_T: IntArray, groups: Sequence[str], effort: Effort, *, left_out: int
 ) -> int:
-    beside = f" ({left_out} units were left out, their features are not finite)" if left_out else ""
+    left_out_note = (
+        f" ({left_out} units were left out, their features are not finite)" if left_out else ""
+    )
     if len(set(groups)) < effort.folds:
         raise UnbagError(
-            f"{len(set(groups))} groups for {effort.folds} folds{beside}",
-            expected="at least one group a fold: a reader is judged on groups that it never saw",
-            hint="give more pairs of things, or an Effort of fewer folds",
+            f"{len(set(groups))} groups for {effort.folds} folds{left_out_note}",
+            expected="at least one group per fold: a reader is tested on groups it never saw",
+            hint="use more groups, or an Effort with fewer folds",
         )
     classes = int(class_T.max()) + 1
     if classes < 2:
         raise UnbagError(
-            f"all {len(class_T)} units have the same label{beside}",
+            f"all {len(class_T)} units have the same label{left_out_note}",
             expected="at least two classes",
         )
     return classes
 
 
-def _check_training(rows: Sequence[Sequence[ReaderFit]]) -> None:
-    for fold, row in enumerate(rows):
-        if len(set(row[0].told_T.tolist())) < 2:
+def _check_training(fits: Sequence[Sequence[ReaderFit]]) -> None:
+    for fold, fold_fits in enumerate(fits):
+        if len(set(fold_fits[0].label_T.tolist())) < 2:
             raise UnbagError(
                 f"without the groups of fold {fold} all units have the same label",
-                expected="each label in several groups, so that groups do not give it away",
+                expected="each label in several groups",
             )
 
 
 @contextmanager
 def _few_threads(feature: Feature) -> Iterator[None]:
-    """One thread for small features: a second one has less to do than to be waited for.
+    """Use one thread for small features, where waiting for a second one costs more than it saves.
 
-    On two busy cores it made readers seven times slower.
+    On two busy cores, a second thread made readers seven times slower.
     """
     import torch
 
@@ -248,100 +251,106 @@ def _few_threads(feature: Feature) -> Iterator[None]:
 def _answer(
     feature: Feature,
     mask_NL: BoolArray | None,
-    rows: Sequence[Sequence[ReaderFit]],
+    fits: Sequence[Sequence[ReaderFit]],
     reader: Reader,
     classes: int,
     effort: Effort,
 ) -> tuple[list[list[IntArray] | None], tuple[float, ...]]:
-    """Fold by fold what each reader says of the test units; None where features never vary."""
-    varies = [_varies(feature, mask_NL, row[0].train_T) for row in rows]
+    """Return the answers of each reader by fold, None where features are constant, and each C."""
+    varying = [_varies(feature, mask_NL, fold_fits[0].train_T) for fold_fits in fits]
     if reader == "linear":
         pairs = [
-            answer_linear(feature, row, classes=classes, effort=effort) if is_worth_it else None
-            for row, is_worth_it in zip(rows, varies, strict=True)
+            answer_linear(feature, fold_fits, classes=classes, effort=effort) if can_vary else None
+            for fold_fits, can_vary in zip(fits, varying, strict=True)
         ]
-        said = [None if pair is None else pair[0] for pair in pairs]
-        return said, tuple(pair[1] for pair in pairs if pair is not None)
-    fits = [fit for row, v in zip(rows, varies, strict=True) if v for fit in row]
-    if not fits:
-        return [None] * len(rows), ()
+        answers = [None if pair is None else pair[0] for pair in pairs]
+        return answers, tuple(pair[1] for pair in pairs if pair is not None)
+    trained = [
+        fit
+        for fold_fits, can_vary in zip(fits, varying, strict=True)
+        if can_vary
+        for fit in fold_fits
+    ]
+    if not trained:
+        return [None] * len(fits), ()
     from unbag.probes.networks import answer_attentive, answer_mlp
 
     if mask_NL is None:
-        flat = answer_mlp(feature, fits, classes=classes, effort=effort)
+        flat_answers = answer_mlp(feature, trained, classes=classes, effort=effort)
     else:
-        flat = answer_attentive(feature, mask_NL, fits, classes=classes, effort=effort)
-    each = iter(flat)
+        flat_answers = answer_attentive(feature, mask_NL, trained, classes=classes, effort=effort)
+    remaining = iter(flat_answers)
     return [
-        [next(each) for _ in row] if v else None for row, v in zip(rows, varies, strict=True)
+        [next(remaining) for _ in fold_fits] if can_vary else None
+        for fold_fits, can_vary in zip(fits, varying, strict=True)
     ], ()
 
 
 def _varies(feature: Feature, mask_NL: BoolArray | None, train_T: IntArray) -> bool:
-    """Whether two training units differ by more than the last bits of the first."""
+    """Whether training units differ by more than rounding."""
     first = feature[train_T[0]]
     limit = 1e-6 * float(np.abs(first).max(initial=0.0))
     if mask_NL is not None and (mask_NL[train_T] != mask_NL[train_T[0]]).any():
         return True
-    return any(bool((np.abs(feature[at] - first) > limit).any()) for at in train_T)
+    return any(bool((np.abs(feature[row] - first) > limit).any()) for row in train_T)
 
 
 @dataclass(frozen=True, eq=False)
 class ReaderFit:
-    """One reader to fit: indices of units, and their classes."""
+    """One reader to fit: indices of its units, and their classes."""
 
     train_T: IntArray
-    told_T: IntArray
-    """Of the training units; shuffled in a control."""
+    label_T: IntArray
+    """Classes of the training units; shuffled in a control."""
     inner_T: IntArray
-    """Fold of each training unit, by group: for what is chosen without the test part. Networks
-    are not fitted to fold 0, which says when to stop."""
+    """Inner fold of each training unit, by group, for choices made without the test fold. For
+    networks, fold 0 is the validation set."""
     test_T: IntArray
     seed: int
-    """Of its first weights."""
+    """Seed of its initial weights."""
 
 
 def reader_fits(
     class_N: IntArray, groups: Sequence[str], effort: Effort, *, inner: int, seed: int
 ) -> list[list[ReaderFit]]:
-    """For each fold the reader of the true classes, then those of shuffled ones."""
+    """Return for each fold the reader of the true classes, then those of shuffled classes."""
     fold_N = deal(groups, effort.folds, salt=f"{seed}\0test\0")
-    found = []
+    fits = []
     for fold in range(effort.folds):
         train_T, test_T = np.flatnonzero(fold_N != fold), np.flatnonzero(fold_N == fold)
-        names = [groups[at] for at in train_T.tolist()]
+        names = [groups[unit] for unit in train_T.tolist()]
         inner_T = deal(names, min(inner, len(set(names))), salt=f"{seed}\0inner\0")
-        row = []
+        fold_fits = []
         for shuffle in range(effort.shuffles + 1):
             rng = generator(seed, "reader", str(fold), str(shuffle))
-            told_T = class_N[train_T]
-            # Over the whole part: within a group nothing would change where a group is one class.
-            told_T = rng.permutation(told_T) if shuffle else told_T
-            row.append(ReaderFit(train_T, told_T, inner_T, test_T, int(rng.integers(2**31))))
-        found.append(row)
-    return found
+            label_T = class_N[train_T]
+            # Over the whole fold: within a group of a single class, shuffling would change nothing.
+            label_T = rng.permutation(label_T) if shuffle else label_T
+            fold_fits.append(ReaderFit(train_T, label_T, inner_T, test_T, int(rng.integers(2**31))))
+        fits.append(fold_fits)
+    return fits
 
 
 class FeatureScale(NamedTuple):
-    """Mean and standard deviation of the training units; 1 where a feature never varies."""
+    """Mean and standard deviation of the training units; 1 where a feature is constant."""
 
     mean_F: FloatArray
     deviation_F: FloatArray
 
-    def of(self, vector_NF: Feature) -> FloatArray:
-        """Standardised."""
+    def apply(self, vector_NF: Feature) -> FloatArray:
+        """Standardise features."""
         scaled_NF: FloatArray = (vector_NF - self.mean_F) / self.deviation_F
         return scaled_NF
 
 
 def scale_of(vector_NF: Feature) -> FeatureScale:
-    """Fitted to these; sums are in double precision."""
+    """Fit the scale to these features, with sums in double precision."""
     wide_NF = vector_NF.astype(np.float64)
     return scale(wide_NF.mean(axis=0), wide_NF.std(axis=0))
 
 
 def scale(mean_F: FloatArray, deviation_F: FloatArray) -> FeatureScale:
-    """A constant may come out a last bit beside its mean, which must not be blown up."""
+    """Return the scale. A constant feature may deviate by rounding, which must not be amplified."""
     is_constant_F = deviation_F <= 1e-6 * np.abs(mean_F)
     return FeatureScale(mean_F, np.where(is_constant_F, 1.0, deviation_F))
 
@@ -349,48 +358,51 @@ def scale(mean_F: FloatArray, deviation_F: FloatArray) -> FeatureScale:
 def answer_linear(
     vector_NF: Feature, fits: Sequence[ReaderFit], *, classes: int, effort: Effort
 ) -> tuple[list[IntArray], float]:
-    """The class of each test unit for each fit of one fold, and the inverse strength chosen.
+    """Return the class of each test unit for each fit of one fold, and the chosen C.
 
-    The strength is chosen for the first fit, by the held-out log-loss over inner folds of its
-    training groups; controls are the same reader, so they have it too.
+    C is chosen for the first fit, by the held-out log-loss over inner folds of its training groups;
+    the controls use the same C.
     """
     train_NF, test_TF = vector_NF[fits[0].train_T], vector_NF[fits[0].test_T]
-    chosen = _chosen(train_NF, fits[0], classes, effort)
+    inverse_strength = _choose_strength(train_NF, fits[0], classes, effort)
     scale = scale_of(train_NF)
-    found = [
+    models = [
         fit_logistic(
-            scale.of(train_NF),
-            fit.told_T,
+            scale.apply(train_NF),
+            fit.label_T,
             classes=classes,
-            strength=1 / (chosen * len(train_NF)),
+            strength=1 / (inverse_strength * len(train_NF)),
             tolerance=TOLERANCE,
         )
         for fit in fits
     ]
-    return [one.scores(scale.of(test_TF)).argmax(axis=1) for one in found], chosen
+    return [model.scores(scale.apply(test_TF)).argmax(axis=1) for model in models], inverse_strength
 
 
-def _chosen(train_NF: Feature, fit: ReaderFit, classes: int, effort: Effort) -> float:
-    """From the strongest penalty on, each fit starts where the last one ended."""
+def _choose_strength(train_NF: Feature, fit: ReaderFit, classes: int, effort: Effort) -> float:
+    """Choose C. From the strongest penalty on, each fit starts where the last one ended."""
     from scipy.special import logsumexp
 
     loss_C = np.zeros(len(effort.inverse_strengths))
     for fold in range(fit.inner_T.max() + 1):
-        is_held_T = fit.inner_T == fold
-        scale = scale_of(train_NF[~is_held_T])
-        fitted_TF, held_TF = scale.of(train_NF[~is_held_T]), scale.of(train_NF[is_held_T])
-        told_T, true_T = fit.told_T[~is_held_T], fit.told_T[is_held_T]
-        found: Logistic | None = None
-        for at, inverse in enumerate(effort.inverse_strengths):
-            found = fit_logistic(
+        held_out_T = fit.inner_T == fold
+        scale = scale_of(train_NF[~held_out_T])
+        fitted_TF, held_out_TF = (
+            scale.apply(train_NF[~held_out_T]),
+            scale.apply(train_NF[held_out_T]),
+        )
+        label_T, true_T = fit.label_T[~held_out_T], fit.label_T[held_out_T]
+        model: Logistic | None = None
+        for place, inverse_strength in enumerate(effort.inverse_strengths):
+            model = fit_logistic(
                 fitted_TF,
-                told_T,
+                label_T,
                 classes=classes,
-                strength=1 / (inverse * len(told_T)),
-                start=found,
+                strength=1 / (inverse_strength * len(label_T)),
+                start=model,
                 tolerance=TOLERANCE,
             )
-            score_TK = found.scores(held_TF)
+            score_TK = model.scores(held_out_TF)
             own_T = score_TK[np.arange(len(true_T)), true_T]
-            loss_C[at] += float((logsumexp(score_TK, axis=1) - own_T).sum())
+            loss_C[place] += float((logsumexp(score_TK, axis=1) - own_T).sum())
     return effort.inverse_strengths[int(loss_C.argmin())]

@@ -1,16 +1,15 @@
-"""Concepts of `conditions` and `superposition`: vectors of things and pairs that differ in one way.
+"""Concepts of `conditions` and `superposition`: scenes that differ in one way, and their vectors.
 
-A ring has four things, two colours and one pair of places. Each thing is shown alone in both
-colours at both places; each thing and the next are shown with the colours both ways and at both
-places. What does not matter (size, texture, exact place, noise) is drawn once for each rendering
-of the whole ring. So the mean over what a concept leaves open is taken over the same things on
-both sides of every comparison.
+A ring has four things, two colours and two places. Each thing is shown alone in both colours at
+both places; each thing and the next are shown with both assignments of colours and of places.
+Irrelevant properties (size, texture, exact place, noise) are drawn once for each rendering of the
+whole ring, so both sides of every comparison average over the same properties.
 
-i(x), i(x_a), i(x,g) ... are means of the unit vectors of all images that show the concept, at
-unit length again: a condition asks about the concept, not about one rendering.
+i(x), i(x_a), i(x,g) ... are normalised means of the unit vectors of all images that show the
+concept: a condition is about the concept, not about one rendering.
 
-Dimensions: B rings, S things of a ring, or pairs (pair s is thing s and the next), K colourings, G
-places, R renderings of a cell, D space.
+Dimensions: B rings, S things of a ring, or pairs (pair s is thing s and the next), K colour
+assignments, G places, R renderings of a cell, D space.
 """
 
 from __future__ import annotations
@@ -35,32 +34,32 @@ from unbag.world.stream import split_seed
 from unbag.world.vocabulary import DEFAULT, Relation, World
 
 THINGS = 4
-"""Of a ring: a pair of neighbours then has an opposite pair, which shares no thing with it."""
+"""Things of a ring. With four, a pair of neighbours has an opposite pair without common things."""
 RENDERINGS = 4
-"""Of each cell. A concept that fixes one of colour and place is a mean over 8 images."""
-WAYS = (0, 1)
-"""Of the two colours, and of the two places."""
+"""Renderings of each cell. A concept that fixes either colour or place is a mean over 8 images."""
+SIDES = (0, 1)
+"""Indices of the two colours, and of the two places."""
 RINGS, ALL_RINGS = 8, 12
-"""By default; and with every thing of the world."""
-NO_SCENES = "needs drawn scenes, the same but for one thing: diagnose on the world's images as well"
+"""Number of rings by default, and with every thing of the world."""
+NO_SCENES = "it needs drawn scenes that differ in one thing; diagnose on the built-in world as well"
 _AXES: tuple[Relation, ...] = ("left of", "above")
 
 
 def draw_concepts(
-    name: str, subject: ProbedModel, material: ProbeData, options: Options, *, no_vectors: str
+    name: str, subject: ProbedModel, data: ProbeData, options: Options, *, no_vectors: str
 ) -> Concepts | ProbeResult:
-    """Draw the scenes and encode them; a finding of that name where this cannot be done."""
-    if not material.is_world:
-        return ProbeResult(name, skipped=f"{material.about}: {NO_SCENES}")
+    """Draw the scenes and encode them; return a skipped result where this is not possible."""
+    if not data.is_world:
+        return ProbeResult(name, skipped=f"{data.about}: {NO_SCENES}")
     if subject.space is None:
         return ProbeResult(name, skipped=f"{subject.name} {no_vectors}")
-    drawn = rings(ALL_RINGS if options.is_full else RINGS, seed=options.seed)
-    return concept_vectors(subject.space, drawn)
+    chosen_rings = rings(ALL_RINGS if options.is_full else RINGS, seed=options.seed)
+    return concept_vectors(subject.space, chosen_rings)
 
 
 def concept_vectors(space: Space, rings: Sequence[Ring]) -> Concepts:
-    """Ask the space for every image and caption of the rings."""
-    # All at once: a space encodes in batches.
+    """Encode every image and caption of the rings."""
+    # One call for all images: a space encodes in batches.
     space.images([p for ring in rings for p in (*ring.alone(), *ring.pairs())])
     thing_BSKGRD = _images(space, rings, Ring.alone)
     pair_BSKGRD = _images(space, rings, Ring.pairs)
@@ -104,36 +103,37 @@ class Concepts:
 
 
 def _images(
-    space: Space, rings: Sequence[Ring], shown: Callable[[Ring], Iterable[SceneImage]]
+    space: Space, rings: Sequence[Ring], images_of: Callable[[Ring], Iterable[SceneImage]]
 ) -> FloatArray:
-    vector_ND = unit(space.images([image for ring in rings for image in shown(ring)]))
-    ways = len(WAYS)
-    return vector_ND.reshape(len(rings), THINGS, ways, ways, -1, vector_ND.shape[-1])
+    vector_ND = unit(space.images([image for ring in rings for image in images_of(ring)]))
+    sides = len(SIDES)
+    return vector_ND.reshape(len(rings), THINGS, sides, sides, -1, vector_ND.shape[-1])
 
 
 def _captions(
-    space: Space, rings: Sequence[Ring], said: Callable[[Ring], Iterable[Ast]]
+    space: Space, rings: Sequence[Ring], captions_of: Callable[[Ring], Iterable[Ast]]
 ) -> FloatArray:
-    vector_ND = unit(space.captions([realise(ast) for ring in rings for ast in said(ring)]))
+    vector_ND = unit(space.captions([realise(ast) for ring in rings for ast in captions_of(ring)]))
     return vector_ND.reshape(len(rings), -1, vector_ND.shape[-1])
 
 
 def rings(n: int, *, world: World = DEFAULT, seed: int = 0) -> tuple[Ring, ...]:
-    """`n` rings of scenes that no model was trained on; ring i is the same whatever n is.
+    """Make `n` rings of scenes of the test split; ring i is the same for any n.
 
-    No thing is in two rings, so rings are the clusters of every interval.
+    No thing is in two rings, so rings are the clusters of all intervals.
     """
-    most = len(world.shapes) // THINGS
-    if not 1 <= n <= most:
+    max_rings = len(world.shapes) // THINGS
+    if not 1 <= n <= max_rings:
         raise UnbagError(
-            f"{n} rings of {THINGS} things", expected=f"1 to {most}: each thing is in one ring only"
+            f"{n} rings of {THINGS} things",
+            expected=f"1 to {max_rings}, since each thing is in one ring only",
         )
     seed = split_seed("test", seed)
     rng = generator(seed, "concepts", world.name)
     shapes: list[str] = rng.permutation(world.shapes).tolist()
-    rounds = ceil(2 * most / len(world.colours))
-    colours = [c for _ in range(rounds) for c in rng.permutation(world.colours).tolist()]
-    found = []
+    repeats = ceil(2 * max_rings / len(world.colours))
+    colours = [c for _ in range(repeats) for c in rng.permutation(world.colours).tolist()]
+    drawn = []
     for i in range(n):
         ring = Ring(
             f"ring {i}",
@@ -143,8 +143,8 @@ def rings(n: int, *, world: World = DEFAULT, seed: int = 0) -> tuple[Ring, ...]:
             (),
             world,
         )
-        found.append(_rendered(ring, generator(seed, "concepts", world.name, str(i))))
-    return tuple(found)
+        drawn.append(_with_renderings(ring, generator(seed, "concepts", world.name, str(i))))
+    return tuple(drawn)
 
 
 @dataclass(frozen=True)
@@ -155,22 +155,22 @@ class Ring:
     shapes: tuple[str, ...]
     colours: tuple[str, str]
     relation: Relation
-    """Of the first thing of a pair to the second at place 0; the inverse at place 1."""
+    """Relation of the first thing of a pair to the second at place 0; its inverse at place 1."""
     renderings: tuple[Rendering, ...]
     world: World
 
     def neighbours(self, pair: int) -> tuple[str, str]:
-        """The two things of a pair."""
+        """Return the two things of a pair."""
         return self.shapes[pair], self.shapes[(pair + 1) % THINGS]
 
     def alone(self) -> Iterator[SceneImage]:
-        """Images of one thing, in the order of the dimensions S, K, G, R."""
+        """Yield images of one thing, in the order of the dimensions S, K, G, R."""
         for shape, k, g, r in self._cells():
             scene = self._scene(self.renderings[r], ((self.shapes[shape], k, g),))
             yield SceneImage(scene, f"{self.name}: {self.shapes[shape]}, {self._cell(k, g, r)}")
 
     def pairs(self) -> Iterator[SceneImage]:
-        """Images of two things, likewise; the first thing of a pair has colour k."""
+        """Yield images of two things in the same order; the first thing of a pair has colour k."""
         for pair, k, g, r in self._cells():
             yield SceneImage(
                 self.pair_scene(pair, k, g, self.renderings[r]),
@@ -178,21 +178,21 @@ class Ring:
             )
 
     def pair_scene(self, pair: int, k: int, g: int, rendering: Rendering) -> Scene:
-        """Two neighbours in a rendering."""
+        """Return the scene of two neighbours in a rendering."""
         first, second = self.neighbours(pair)
         return self._scene(rendering, ((first, k, g), (second, 1 - k, 1 - g)))
 
-    def _scene(self, rendering: Rendering, shown: tuple[tuple[str, int, int], ...]) -> Scene:
-        places = rendering.places if len(shown) == 1 else rendering.slots
+    def _scene(self, rendering: Rendering, objects: tuple[tuple[str, int, int], ...]) -> Scene:
+        places = rendering.places if len(objects) == 1 else rendering.slots
         look = rendering.look
         things = (
             Thing(s, self.colours[k], look.size, look.texture, *places[g], rendering.rgbs[k])
-            for s, k, g in shown
+            for s, k, g in objects
         )
         return Scene(tuple(things), rendering.noise_seed, self.world.name)
 
     def _cells(self) -> Iterator[tuple[int, int, int, int]]:
-        yield from product(range(THINGS), WAYS, WAYS, range(len(self.renderings)))
+        yield from product(range(THINGS), SIDES, SIDES, range(len(self.renderings)))
 
     def _cell(self, k: int, g: int, r: int) -> str:
         return f"{self.colours[k]}, place {g}, rendering {r}"
@@ -200,28 +200,28 @@ class Ring:
 
 @dataclass(frozen=True)
 class Rendering:
-    """What does not matter, the same for all images of a ring."""
+    """Irrelevant properties, the same for all images of a ring."""
 
     look: Look
-    """Only its size and texture count."""
+    """Only its size and texture are used."""
     rgbs: tuple[RGB, RGB]
-    """The two colours as drawn."""
+    """Pixel values of the two colours."""
     places: tuple[Place, Place]
-    """Of a thing alone: in the left and the right half, or the upper and the lower."""
+    """Places of a single thing: in the left and right half, or in the upper and lower half."""
     slots: Slots
-    """Of a pair."""
+    """Places of a pair."""
     noise_seed: int
 
 
-def _rendered(empty: Ring, rng: Generator) -> Ring:
-    """With renderings in which no two things are in each other's way."""
-    found: list[Rendering] = []
-    while len(found) < RENDERINGS:
-        drawn = _rendering(empty, rng)
-        pairs = (empty.pair_scene(s, 0, g, drawn) for s in range(THINGS) for g in WAYS)
+def _with_renderings(ring: Ring, rng: Generator) -> Ring:
+    """Add renderings in which no two things overlap."""
+    renderings: list[Rendering] = []
+    while len(renderings) < RENDERINGS:
+        rendering = _rendering(ring, rng)
+        pairs = (ring.pair_scene(s, 0, g, rendering) for s in range(THINGS) for g in SIDES)
         if all(map(is_clear, pairs)):
-            found.append(drawn)
-    return replace(empty, renderings=tuple(found))
+            renderings.append(rendering)
+    return replace(ring, renderings=tuple(renderings))
 
 
 def _rendering(ring: Ring, rng: Generator) -> Rendering:
@@ -238,11 +238,11 @@ def _rendering(ring: Ring, rng: Generator) -> Rendering:
 
 
 def _halves(world: World, look: Look, relation: Relation, rng: Generator) -> tuple[Place, Place]:
-    """A place within one half of the canvas and its mirror image."""
-    radius, last = world.radii[look.size], world.pixels - 1
-    near, side = rng.random(2).tolist()
-    along = pick(near, radius, last // 2 - radius)
-    across = pick(side, radius, last - radius)
+    """Draw a place within one half of the canvas, and mirror it."""
+    radius, last_pixel = world.radii[look.size], world.pixels - 1
+    along_share, across_share = rng.random(2).tolist()
+    along = pick(along_share, radius, last_pixel // 2 - radius)
+    across = pick(across_share, radius, last_pixel - radius)
     if relation == "left of":
-        return (along, across), (last - along, across)
-    return (across, along), (across, last - along)
+        return (along, across), (last_pixel - along, across)
+    return (across, along), (across, last_pixel - along)

@@ -2,14 +2,14 @@
 
 Conditions 1.1 to 4.2 of S1, section 3.1. i(.) is the vector of an image, t(.) of a caption; x, y,
 z are things, a, b attributes, g locations or relations. "Less than 1" never fails by equality, so
-it is asked with a margin. Limits: 4.1 is arguably too strong, since a caption and its negation
-share a topic; it is reported and decides nothing.
+it has a margin. Limits: 4.1 is arguably too strong, since a caption and its negation share a
+topic; it is reported without effect on the verdict.
 
-Where a condition says i(y), y takes the place of x in the second image: same colour, place, size,
-texture and noise, another shape. Things of one ring are compared in images; names of things are
-compared over all rings.
+Where a condition says i(y), y replaces x in the second image: same colour, place, size, texture and
+noise, another shape. Images are compared within a ring, names of things over all rings.
 
-Dimensions: N samples of a condition, B rings, S things or pairs, K colourings, G places, D space.
+Dimensions: N samples of a condition, B rings, S things or pairs, K colour assignments, G
+places, D space.
 """
 
 from __future__ import annotations
@@ -40,53 +40,53 @@ from unbag.probes.base import (
     fill,
     mean,
 )
-from unbag.probes.concepts import THINGS, WAYS, Concepts, draw_concepts
+from unbag.probes.concepts import SIDES, THINGS, Concepts, draw_concepts
 from unbag.runs.progress import Progress
 from unbag.types import FloatArray
 
 NAME = "conditions"
 HEADLINE = "beyond a bag"
 DELTA = 0.05
-"""What a cosine must lack of 1; the complement of the threshold of agreement."""
+"""Minimum distance of a cosine to 1; the complement of the threshold of the probe agreement."""
 TIE = 1e-9
-"""Cosines nearer than this are equal: sums in another order differ by as little."""
+"""Cosines that differ by less are equal: this is rounding."""
 
 
 class ConditionThresholds(Thresholds):
-    """Of the rate at which one condition holds."""
+    """Thresholds on the rate at which one condition holds."""
 
-    HOLDS = 0.9, "a condition holds at this rate and above"
+    HOLDS = 0.9, "a condition holds at this rate or above"
     EVEN = (
         0.5,
-        "and if surely more often than this; it fails if nothing says so and surely below 0.9",
+        "and if its interval lies above this; it fails if not, and the interval lies below 0.9",
     )
 
 
-_TOLD = (
+_RATES = (
     "{held} of {known} conditions of an ideal space hold; those that no bag of words can meet hold "
     "in {rate} of cases."
 )
 VERDICTS: Mapping[str, tuple[Tone, str]] = {
     "unknown": (
         "told",
-        "Nothing could be measured: no image or caption has a direction.",
+        "Not measured: no image or caption has a valid vector.",
     ),
-    "none": ("fails", _TOLD),
-    "as a bag": ("fails", f"{_TOLD}{{failing}}{{partial}}"),
-    "some": ("mixed", f"{_TOLD}{{failing}}{{partial}}"),
-    "all": ("holds", _TOLD),
+    "none": ("fails", _RATES),
+    "as a bag": ("fails", f"{_RATES}{{failing}}{{partial}}"),
+    "some": ("mixed", f"{_RATES}{{failing}}{{partial}}"),
+    "all": ("holds", _RATES),
 }
 PHRASES = {
-    "fails": " Fail: {conditions}.",
-    "in part": " In part: {conditions}.",
+    "fails": " Failed: {conditions}.",
+    "in part": " Partly met: {conditions}.",
     "condition": "{name}, {plain}: {rate:value} %",
 }
 BEYOND = ("2.3", "3.1", "3.2", "3.3")
-"""What tells images of the same words apart: no bag of words can, a perfect space must."""
+"""Conditions on images of the same words: no bag of words can meet them, a perfect space must."""
 UNDECIDED = ("4.1",)
-"""Reported, and decides nothing: a caption and its negation share a topic."""
+"""Reported without effect on the verdict: a caption and its negation share a topic."""
 NEGATION = ("4.1", "4.2")
-"""A bag of words must fail these too: it takes "no star" for "a star"."""
+"""A bag of words must fail these too: for it, "no star" is "a star"."""
 NO_VECTORS = "has no vectors of images and captions: the conditions are about cosines"
 
 
@@ -96,11 +96,11 @@ class IdealCondition:
 
     requirement: str
     chance: float
-    """For a random space."""
+    """Rate in a random space."""
     plain: str
-    """The same in words."""
+    """The requirement in words."""
     asks_all: bool = False
-    """Also asked of x against every y at once."""
+    """Also measured for x against all y at once."""
 
 
 CONDITIONS: Mapping[str, IdealCondition] = MappingProxyType(
@@ -126,7 +126,7 @@ CONDITIONS: Mapping[str, IdealCondition] = MappingProxyType(
             "a thing is nearer to itself at another place than to another thing",
         ),
         "2.1": IdealCondition(
-            "i(x_a) i(x_b) < 1", 1.0, "the same thing in two colours is told apart"
+            "i(x_a) i(x_b) < 1", 1.0, "the same thing in two colours is distinguished"
         ),
         "2.2": IdealCondition(
             "i(x_a) t(a) > i(x_b) t(a)",
@@ -136,15 +136,15 @@ CONDITIONS: Mapping[str, IdealCondition] = MappingProxyType(
         "2.3": IdealCondition(
             "i(x_a,y_b) i(x_b,y_a) < 1",
             1.0,
-            "images that differ only in which thing has which colour are told apart",
+            "images that differ only in which thing has which colour are distinguished",
         ),
         "3.1": IdealCondition(
-            "i(x,g1) i(x,g2) < 1", 1.0, "the same thing at two places is told apart"
+            "i(x,g1) i(x,g2) < 1", 1.0, "the same thing at two places is distinguished"
         ),
         "3.2": IdealCondition(
             "i(x,g3,y) i(x,g4,y) < 1",
             1.0,
-            "images that differ only in which thing is on which side are told apart",
+            "images that differ only in which thing is on which side are distinguished",
         ),
         "3.3": IdealCondition(
             "i(x,g1,y) i(x,g1,z) > i(x,g1,y) i(x,g2,z)",
@@ -167,54 +167,51 @@ CONDITIONS: Mapping[str, IdealCondition] = MappingProxyType(
 )
 ABOUT = f"""\
 Twelve conditions of an ideal joint space of images and captions (methods.md 4.4; source S1,
-section 3.1), each asked of many cases: the rate at which it holds and the mean margin. i(.) is the
-mean of the unit vectors of at least 8 images of a concept, at unit length again; images that
-are compared show the same sizes, textures, places and noise, and i(y) in 1.2 is y put in the place
-of x in the second image, in its colour. "Less than 1" is asked as "at most
-{1 - DELTA:g}" and the mean cosine is reported beside it. Chance is that of a random space, in which
-all vectors point anywhere: it tells everything apart, so "less than 1" says something only
-together with the comparisons. A tie does not hold. Intervals resample rings of four things that
-share no thing with another ring. Limits: colours are the only attributes, and left/right and
-above/below the only places and relations; 4.1 is arguably too strong, since a caption and its
-negation share a topic, and decides nothing; 4.2 ranks two false captions, which truth alone does
-not do."""
+section 3.1), each measured on many cases: the rate at which it holds and the mean margin. i(.) is
+the normalised mean of the unit vectors of at least 8 images of a concept; compared images show the
+same sizes, textures, places and noise, and i(y) in 1.2 is y in the place and the colour of x in the
+second image. "Less than 1" means "at most {1 - DELTA:g}" here, and the mean cosine is reported too.
+Chance is that of a random space, whose vectors point anywhere: it distinguishes everything, so
+"less than 1" is informative only together with the comparisons. A tie does not count. Intervals
+resample rings of four things that share no thing with another ring. Limits: colours are the only
+attributes, and left/right and above/below the only places and relations; 4.1 is arguably too
+strong, since a caption and its negation share a topic, and has no effect on the verdict; 4.2 ranks
+two false captions, which truth alone does not do."""
 State = Literal["holds", "in part", "fails", "unknown"]
 
 
-def ask(
-    subject: ProbedModel, material: ProbeData, options: Options, progress: Progress
-) -> ProbeResult:
-    """Draw the scenes, encode them and measure; skipped without vectors or without scenes."""
-    found = draw_concepts(NAME, subject, material, options, no_vectors=NO_VECTORS)
-    return found if isinstance(found, ProbeResult) else conditions(found, options)
+def ask(subject: ProbedModel, data: ProbeData, options: Options, progress: Progress) -> ProbeResult:
+    """Draw scenes, encode them and measure; skipped without vectors or without scenes."""
+    concepts = draw_concepts(NAME, subject, data, options, no_vectors=NO_VECTORS)
+    return concepts if isinstance(concepts, ProbeResult) else conditions(concepts, options)
 
 
-def say(finding: ProbeResult) -> Verdict:
-    """How many conditions hold, and in words which do not."""
-    rates = [finding[name] for name in CONDITIONS if name not in UNDECIDED]
-    of: dict[State, list[Quantity]] = {}
-    for one in rates:
-        of.setdefault(state(one), []).append(one)
-    unknown, held = (len(of.get(which, ())) for which in ("unknown", "holds"))
+def say(result: ProbeResult) -> Verdict:
+    """Say how many conditions hold, and which do not."""
+    rates = [result[name] for name in CONDITIONS if name not in UNDECIDED]
+    by_state: dict[State, list[Quantity]] = {}
+    for rate in rates:
+        by_state.setdefault(state(rate), []).append(rate)
+    unknown, held = (len(by_state.get(which, ())) for which in ("unknown", "holds"))
     known = len(rates) - unknown
     if not known:
         case = "unknown"
-    elif len(of.get("fails", ())) == known:
+    elif len(by_state.get("fails", ())) == known:
         case = "none"
     elif held == known:
         case = "all"
     else:
-        # Like a bag of words where nothing holds that none can meet.
-        beyond = any(one.name in BEYOND for one in of.get("holds", ()))
+        # Like a bag of words if none of the conditions holds that a bag cannot meet.
+        beyond = any(rate.name in BEYOND for rate in by_state.get("holds", ()))
         case = "some" if beyond else "as a bag"
     return Verdict(
         *VERDICTS[case],
         {
             "held": held,
             "known": known,
-            "rate": finding[finding.headline].estimate,
-            "failing": _told("fails", of),
-            "partial": _told("in part", of),
+            "rate": result[result.headline].estimate,
+            "failing": _listed("fails", by_state),
+            "partial": _listed("in part", by_state),
         },
     )
 
@@ -230,36 +227,36 @@ CONDITIONS_PROBE = Probe(
 
 
 def state(rate: Quantity) -> State:
-    """What is said of one condition."""
-    found = rate.estimate
-    if not found.n:
+    """Return whether one condition holds."""
+    estimate = rate.estimate
+    if not estimate.n:
         return "unknown"
     at = ConditionThresholds
-    if found.value >= at.HOLDS and found.low > at.EVEN:
+    if estimate.value >= at.HOLDS and estimate.low > at.EVEN:
         return "holds"
-    return "fails" if found.low <= at.EVEN and found.high < at.HOLDS else "in part"
+    return "fails" if estimate.low <= at.EVEN and estimate.high < at.HOLDS else "in part"
 
 
-def _told(which: State, of: Mapping[State, Sequence[Quantity]]) -> str:
-    """The conditions in this state, with their rates."""
-    row = PHRASES["condition"]
-    each = [
-        fill(row, name=one.name, plain=CONDITIONS[one.name].plain, rate=one.estimate)
-        for one in of.get(which, ())
+def _listed(state_name: State, by_state: Mapping[State, Sequence[Quantity]]) -> str:
+    """List the conditions in this state, with their rates."""
+    template = PHRASES["condition"]
+    texts = [
+        fill(template, name=rate.name, plain=CONDITIONS[rate.name].plain, rate=rate.estimate)
+        for rate in by_state.get(state_name, ())
     ]
-    return fill(PHRASES[which], conditions="; ".join(each)) if each else ""
+    return fill(PHRASES[state_name], conditions="; ".join(texts)) if texts else ""
 
 
 def conditions(concepts: Concepts, options: Options) -> ProbeResult:
-    """All conditions on vectors of concepts."""
+    """Measure all conditions on vectors of concepts."""
     samples = condition_samples(concepts)
-    rates = [_rate(name, found, options) for name, found in samples.items()]
+    rates = [_rate(name, condition, options) for name, condition in samples.items()]
     quantities = [_beyond_a_bag(samples, options), *rates]
-    for name, found in samples.items():
-        quantities += _beside(name, found, options)
+    for name, condition in samples.items():
+        quantities += _details(name, condition, options)
     bars = Bars(
         "Conditions of an ideal space",
-        tuple(replace(bar(one, one.name), note=CONDITIONS[one.name].plain) for one in rates),
+        tuple(replace(bar(rate, rate.name), note=CONDITIONS[rate.name].plain) for rate in rates),
         about=(
             "Share of cases in which each condition holds. A bag of words has "
             f"{', '.join(BEYOND + NEGATION)} at 0 and the rest at 100."
@@ -268,15 +265,15 @@ def conditions(concepts: Concepts, options: Options) -> ProbeResult:
     return ProbeResult(NAME, tuple(quantities), HEADLINE, (bars,))
 
 
-def _rate(name: str, found: Samples, options: Options) -> Quantity:
+def _rate(name: str, samples: Samples, options: Options) -> Quantity:
     condition = CONDITIONS[name]
     return mean(
         name,
-        found.held.holds_N,
+        samples.held.holds_N,
         about=f"{condition.requirement}: {condition.plain}",
         options=options,
-        units=found.units,
-        clusters=found.clusters,
+        units=samples.units,
+        clusters=samples.clusters,
         known=Known(
             bag=0.0 if name in BEYOND + NEGATION else 1.0,
             perfect=None if name in UNDECIDED else 1.0,
@@ -288,12 +285,12 @@ def _rate(name: str, found: Samples, options: Options) -> Quantity:
 
 
 def _beyond_a_bag(samples: Mapping[str, Samples], options: Options) -> Quantity:
-    """Each condition counts alike, each ring counts alike."""
+    """Average with equal weights over conditions and rings."""
     values, units, clusters = [], [], []
     for name in BEYOND:
-        found = samples[name]
-        for ring in dict.fromkeys(found.clusters):
-            holds_N = found.held.holds_N[np.array(found.clusters) == ring]
+        condition = samples[name]
+        for ring in dict.fromkeys(condition.clusters):
+            holds_N = condition.held.holds_N[np.array(condition.clusters) == ring]
             known_N = holds_N[np.isfinite(holds_N)]
             values.append(float(known_N.mean()) if len(known_N) else np.nan)
             units.append(f"{name}/{ring}")
@@ -311,55 +308,55 @@ def _beyond_a_bag(samples: Mapping[str, Samples], options: Options) -> Quantity:
     )
 
 
-def _beside(name: str, found: Samples, options: Options) -> Iterator[Quantity]:
-    """What else is reported of a condition: its margin, its cosine, and x against all y."""
+def _details(name: str, samples: Samples, options: Options) -> Iterator[Quantity]:
+    """Yield the margin, the cosine and the rate of x against all y of a condition."""
     condition = CONDITIONS[name]
     is_below_one = condition.chance == 1.0
-    over_cases = partial(mean, options=options, units=found.units, clusters=found.clusters)
+    over_cases = partial(mean, options=options, units=samples.units, clusters=samples.clusters)
     if is_below_one:
         about = f"mean of {condition.requirement.removesuffix(' < 1')}"
         known = Known(bag=1.0 if name in BEYOND else None)
-        yield over_cases(f"{name} cosine", found.first_N, about=about, known=known)
+        yield over_cases(f"{name} cosine", samples.first_N, about=about, known=known)
     side = f"{1 - DELTA:g} minus the cosine" if is_below_one else "the larger minus the smaller"
-    margin_N = found.held.margin_N
+    margin_N = samples.held.margin_N
     yield over_cases(f"{name} margin", margin_N, about=f"mean of {side}", better="higher")
     if condition.asks_all:
-        cluster_of = dict(zip(found.things, found.clusters, strict=True))
-        others = len(found.things) // len(cluster_of)
+        cluster_of = dict(zip(samples.things, samples.clusters, strict=True))
+        count = len(samples.things) // len(cluster_of)
         yield mean(
             f"{name} for all",
-            for_all(found.held, found.things),
-            about=f"share of things x for which {name} holds against every one of {others} y",
+            for_all(samples.held, samples.things),
+            about=f"share of things x for which {name} holds against every one of {count} y",
             options=options,
             units=tuple(cluster_of),
             clusters=tuple(cluster_of.values()),
-            # In a random space the cosine with "no x" is the lowest of others + 1 equally often.
-            known=Known(bag=0.0, chance=1 / (others + 1)),
+            # In a random space, each of count + 1 cosines is the lowest equally often.
+            known=Known(bag=0.0, chance=1 / (count + 1)),
             better="higher",
             is_rate=True,
         )
 
 
 def condition_samples(concepts: Concepts) -> Mapping[str, Samples]:
-    """All conditions, by name."""
+    """Collect the samples of all conditions, by name."""
     samples = {}
-    for name, ask_of in _ASKED.items():
-        found = tuple(ask_of(concepts))
-        first_N = np.array([one.first for one in found])
-        seconds = [one.second for one in found if one.second is not None]
+    for name, sample in _SAMPLES.items():
+        rows = tuple(sample(concepts))
+        first_N = np.array([row.first for row in rows])
+        seconds = [row.second for row in rows if row.second is not None]
         samples[name] = Samples(
             larger(first_N, np.array(seconds)) if seconds else below_one(first_N),
             first_N,
-            tuple(one.thing for one in found),
-            tuple(f"{one.thing}/{one.against}" for one in found),
-            tuple(concepts.rings[one.ring].name for one in found),
+            tuple(row.thing for row in rows),
+            tuple(f"{row.thing}/{row.against}" for row in rows),
+            tuple(concepts.rings[row.ring].name for row in rows),
         )
     return samples
 
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """A condition on all its cases."""
+    """A condition with all its samples."""
 
     held: Held
     first_N: FloatArray
@@ -369,13 +366,13 @@ class Samples:
 
 
 class ConditionSample(NamedTuple):
-    """One case of a condition."""
+    """One sample of a condition."""
 
     ring: int
     thing: str
     """x"""
     against: str
-    """What tells it from other samples of this x."""
+    """Identifies the sample among those of this x."""
     first: float
     """The cosine that must be larger, or must not be 1."""
     second: float | None = None
@@ -393,27 +390,29 @@ def _named(c: Concepts) -> Iterator[ConditionSample]:
 def _named_in_pair(c: Concepts) -> Iterator[ConditionSample]:
     for (b, s, x), (d, t, z) in product(_each(c), repeat=2):
         for pair in (s, s - 1):
-            shown = c.rings[b].neighbours(pair % THINGS)
-            if z not in shown:
+            neighbours = c.rings[b].neighbours(pair % THINGS)
+            if z not in neighbours:
                 image_D = c.pair_BSD[b, pair]
                 right, wrong = c.name_BSD[b, s], c.name_BSD[d, t]
-                against = f"{'+'.join(shown)}/{z}"
+                against = f"{'+'.join(neighbours)}/{z}"
                 yield ConditionSample(b, x, against, _dot(image_D, right), _dot(image_D, wrong))
 
 
 def _nearer_than_another(vector_BSWD: FloatArray, c: Concepts) -> Iterator[ConditionSample]:
-    """A thing x one way is nearer to x the other way than to y the other way."""
+    """Compare a thing on one side with itself, and with another thing, on the other side."""
     for b, ring in enumerate(c.rings):
         for (s, x), (t, y) in permutations(enumerate(ring.shapes), 2):
-            for w in WAYS:
-                one_D, itself_D = vector_BSWD[b, s, w], vector_BSWD[b, s, 1 - w]
+            for w in SIDES:
+                thing_D, itself_D = vector_BSWD[b, s, w], vector_BSWD[b, s, 1 - w]
                 other_D = vector_BSWD[b, t, 1 - w]
-                yield ConditionSample(b, x, f"{y}/{w}", _dot(one_D, itself_D), _dot(one_D, other_D))
+                yield ConditionSample(
+                    b, x, f"{y}/{w}", _dot(thing_D, itself_D), _dot(thing_D, other_D)
+                )
 
 
 def _coloured_word(c: Concepts) -> Iterator[ConditionSample]:
     for b, s, x in _each(c):
-        for k in WAYS:
+        for k in SIDES:
             word_D = c.colour_BKD[b, k]
             right, wrong = c.coloured_BSKD[b, s, k], c.coloured_BSKD[b, s, 1 - k]
             yield ConditionSample(
@@ -421,24 +420,24 @@ def _coloured_word(c: Concepts) -> Iterator[ConditionSample]:
             )
 
 
-def _apart(vector_BSWD: FloatArray, c: Concepts) -> Iterator[ConditionSample]:
-    """The two ways of a thing, or of the pair that begins with it, are distinguished."""
+def _two_sides(vector_BSWD: FloatArray, c: Concepts) -> Iterator[ConditionSample]:
+    """Compare the two sides of a thing, or of the pair that begins with it."""
     for b, s, x in _each(c):
         yield ConditionSample(b, x, c.rings[b].neighbours(s)[1], _dot(*vector_BSWD[b, s]))
 
 
 def _same_relation(c: Concepts) -> Iterator[ConditionSample]:
-    """Each thing has two neighbours: x g y against x g z and x g' z, and with y and z exchanged."""
+    """Compare x g y with x g z and x g' z, for both neighbours of x as y and z."""
     for b, s, x in _each(c):
         _, after = c.rings[b].neighbours(s)
         before, _ = c.rings[b].neighbours((s - 1) % THINGS)
-        # x comes second in the pair before it, so that place g of x is place 1 - g of that pair.
+        # x is the second thing of the previous pair, so place g of x is place 1 - g of that pair.
         to_next_GD, to_last_GD = c.related_BSGD[b, s], c.related_BSGD[b, s - 1][::-1]
         for y, z, y_GD, z_GD in (
             (after, before, to_next_GD, to_last_GD),
             (before, after, to_last_GD, to_next_GD),
         ):
-            for g in WAYS:
+            for g in SIDES:
                 same, opposite = _dot(y_GD[g], z_GD[g]), _dot(y_GD[g], z_GD[1 - g])
                 yield ConditionSample(b, x, f"{y}/{z}/{g}", same, opposite)
 
@@ -452,21 +451,21 @@ def _denied_in_words(c: Concepts) -> Iterator[ConditionSample]:
 def _denied_in_image(c: Concepts) -> Iterator[ConditionSample]:
     for (b, s, x), (d, t, y) in permutations(_each(c), 2):
         image_D = c.thing_BSD[b, s]
-        other, no = c.name_BSD[d, t], c.denial_BSD[b, s]
-        yield ConditionSample(b, x, y, _dot(image_D, other), _dot(image_D, no))
+        other, denial = c.name_BSD[d, t], c.denial_BSD[b, s]
+        yield ConditionSample(b, x, y, _dot(image_D, other), _dot(image_D, denial))
 
 
-_ASKED: Mapping[str, Callable[[Concepts], Iterator[ConditionSample]]] = MappingProxyType(
+_SAMPLES: Mapping[str, Callable[[Concepts], Iterator[ConditionSample]]] = MappingProxyType(
     {
         "1.1a": _named,
         "1.1b": _named_in_pair,
         "1.2a": lambda c: _nearer_than_another(c.coloured_BSKD, c),
         "1.2b": lambda c: _nearer_than_another(c.placed_BSGD, c),
-        "2.1": lambda c: _apart(c.coloured_BSKD, c),
+        "2.1": lambda c: _two_sides(c.coloured_BSKD, c),
         "2.2": _coloured_word,
-        "2.3": lambda c: _apart(c.bound_BSKD, c),
-        "3.1": lambda c: _apart(c.placed_BSGD, c),
-        "3.2": lambda c: _apart(c.related_BSGD, c),
+        "2.3": lambda c: _two_sides(c.bound_BSKD, c),
+        "3.1": lambda c: _two_sides(c.placed_BSGD, c),
+        "3.2": lambda c: _two_sides(c.related_BSGD, c),
         "3.3": _same_relation,
         "4.1": _denied_in_words,
         "4.2": _denied_in_image,
@@ -475,7 +474,7 @@ _ASKED: Mapping[str, Callable[[Concepts], Iterator[ConditionSample]]] = MappingP
 
 
 def _each(concepts: Concepts) -> Iterator[tuple[int, int, str]]:
-    """Every ring, thing and the thing's name."""
+    """Yield every ring, thing and name of the thing."""
     for b, ring in enumerate(concepts.rings):
         for s, shape in enumerate(ring.shapes):
             yield b, s, shape
@@ -487,35 +486,35 @@ def _dot(first_D: FloatArray, second_D: FloatArray) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """A condition on all its samples."""
+    """Where a condition holds, and by how much."""
 
     holds_N: FloatArray
-    """1 or 0; NaN where a cosine is missing. A tie does not hold."""
+    """1 or 0 (also for a tie); NaN where a cosine is missing."""
     margin_N: FloatArray
-    """By how much; below 0 where it does not hold."""
+    """Below 0 where the condition does not hold."""
 
 
 def larger(first_N: FloatArray, second_N: FloatArray) -> Held:
-    """The first cosine above the second."""
+    """The condition that the first cosine is above the second."""
     if len(first_N) != len(second_N):
         raise UnbagError(
-            f"{len(first_N)} cosines against {len(second_N)}", expected="one of each a sample"
+            f"{len(first_N)} cosines against {len(second_N)}", expected="one of each per sample"
         )
     return _held(np.asarray(first_N, dtype=float) - np.asarray(second_N, dtype=float))
 
 
 def below_one(cosine_N: FloatArray, *, delta: float = DELTA) -> Held:
-    """The cosine below 1 by more than `delta`."""
+    """The condition that the cosine is below 1 by more than `delta`."""
     return _held(1 - delta - np.asarray(cosine_N, dtype=float))
 
 
-def for_all(held: Held, of_N: Sequence[Hashable]) -> FloatArray:
-    """For each x, in the order of first mention, 1 if the condition holds against every y."""
+def for_all(held: Held, thing_N: Sequence[Hashable]) -> FloatArray:
+    """Return 1 for each x, in order of appearance, if the condition holds against all y, else 0."""
     groups: dict[Hashable, list[float]] = {}
-    for name, holds in zip(of_N, held.holds_N.tolist(), strict=True):
+    for name, holds in zip(thing_N, held.holds_N.tolist(), strict=True):
         groups.setdefault(name, []).append(holds)
     return np.array(
-        [min(found) if not np.isnan(found).any() else np.nan for found in groups.values()]
+        [min(values) if not np.isnan(values).any() else np.nan for values in groups.values()]
     )
 
 

@@ -1,4 +1,4 @@
-"""What probes look at: the world, benchmarks, or files and folders of a user, as material.
+"""The data of probes: the built-in world, benchmarks, or files and folders of a user.
 
 Dimensions: P images of an item, C captions, T true cells, N images, B of a block, D space.
 """
@@ -33,26 +33,26 @@ from unbag.runs.progress import Progress, Silent
 from unbag.types import Benchmark, BoolArray, Edit, FloatArray, Given, ImageSource, Item, Sparse
 
 WORLD = "world"
-MOST_ROWS = 2_000
-"""Rows and pairs of benchmarks, which have up to a hundred thousand, unless more are wanted."""
-MOST_OWN = 500
-"""Images of a user that are looked at unless more are wanted."""
-MOST_IMAGES = 1_000
-"""Of a gallery: more make retrieval harder, not the finding another."""
-MOST_PAIRS = 200
-MOST_CAPTIONS = 16
-"""Items with more captions are galleries, or lists of classes: nobody edited these."""
+MAX_ROWS = 2_000
+"""Default number of rows and pairs of benchmarks, which have up to a hundred thousand."""
+MAX_OWN_IMAGES = 500
+"""Default number of images of a user."""
+MAX_GALLERY_IMAGES = 1_000
+"""Images of a gallery: more make retrieval harder without changing the result."""
+MAX_NEAREST_PAIRS = 200
+MAX_CAPTIONS = 16
+"""Items with more captions are galleries or lists of classes, not edited captions."""
 DIFFERENCES = ("relation", "kind", "pattern", "collapsed_tag")
-"""Tags that say what the images of an item differ in: ours, MMVP-VLM's, Winoground's."""
+"""Tags that name the difference between the images of an item: ours, MMVP-VLM's, Winoground's."""
 NEAREST = "nearest images"
 BLOCK = 512
 Clustered = TypeVar("Clustered", Row, ImagePair)
 CAPTIONS = frozenset({".jsonl", ".json", ".tsv", ".csv", ".parquet"})
 _NAMES = "`unbag list benchmarks` shows every name; a file or folder of images works too"
 
-# Readers speak of options of `unbag train` and `unbag edit`, which a diagnosis does not have.
+# Errors of the data readers name options of `unbag train` and `unbag edit`, which diagnose lacks.
 _OTHER_FIELD = ", or the name of another field with --caption-column"
-_MEND = "mend it; broken lines are left out as long as others are whole"
+_FIX = "fix it; malformed lines are skipped as long as some lines are valid"
 
 
 def find_probe_data(
@@ -62,40 +62,40 @@ def find_probe_data(
     images: Path | None = None,
     kinds: Sequence[str] = ("default",),
     parts: EditParts | None = None,
-    most: int | None = None,
+    max_items: int | None = None,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> ProbeData:
-    """ProbeData by name or by path.
+    """Load the data of probes by name or by path.
 
     Args:
         data: None or `world`; a benchmark, or a family of them such as `whatsup`; a file or folder
             that `unbag train` reads pairs from; a folder of images without captions.
-        root: Holds one folder for each benchmark that is read from files.
-        images: Folder that names of images in a file of captions start from.
-        kinds: Edits that are made of a user's own captions.
-        parts: What these kinds need.
-        most: Images of the user, or rows of benchmarks; None is 500 or 2,000.
-        seed: Of edits and of what is chosen.
-        progress: Shows what the loaders of benchmarks report.
+        root: Folder with one folder per benchmark.
+        images: Folder that image names in a caption file are relative to.
+        kinds: Kinds of edits of a user's own captions.
+        parts: Models and word lists that these kinds need.
+        max_items: Maximum number of the user's images (default 500) or of benchmark rows (2,000).
+        seed: Seed of edits and of the choice of rows.
+        progress: Shows messages of benchmark loaders.
     """
     if data is None or data == WORLD:
         return world_probe_data()
-    is_there = bool(data) and (Path(data).exists() or bool(expand(data)))
+    exists = bool(data) and (Path(data).exists() or bool(expand(data)))
     # A family, one made of another (two_way:NAME), or package.module:NAME.
     is_family = any(name.startswith((f"{data}-", f"{data}_")) for name in names("benchmark"))
     is_made = bool(data) and (is_family or ":" in data)
-    if data in names("benchmark") or (not is_there and is_made):
-        rows = MOST_ROWS if most is None else most
-        return benchmark_material([data], root, most=rows, seed=seed, progress=progress)
-    if not is_there:
+    if data in names("benchmark") or (not exists and is_made):
+        max_rows = MAX_ROWS if max_items is None else max_items
+        return benchmark_data([data], root, max_rows=max_rows, seed=seed, progress=progress)
+    if not exists:
         raise _unknown(data)
-    wanted = MOST_OWN if most is None else most
-    folder = _without_captions(Path(data))
+    max_images = MAX_OWN_IMAGES if max_items is None else max_items
+    folder = _image_folder(Path(data))
     if folder is not None:
-        return folder_material(folder, most=wanted, seed=seed)
-    found = _open(data, images)
-    return pairs_material(found, kinds=kinds, parts=parts, most=wanted, seed=seed)
+        return folder_data(folder, max_images=max_images, seed=seed)
+    pairs = _open(data, images)
+    return pairs_data(pairs, kinds=kinds, parts=parts, max_images=max_images, seed=seed)
 
 
 def _unknown(data: str) -> UnbagError:
@@ -109,46 +109,45 @@ def _unknown(data: str) -> UnbagError:
 
 
 def _open(data: str, images: Path | None) -> Pairs:
-    """Without images that are not there and lines that are broken; their number is reported."""
+    """Open pairs, skipping missing images and broken lines; their number is reported."""
     try:
         return open_pairs(data, images=images, skips_missing=True, skips_bad=True)
-    except UnbagError as nothing_left:
-        error = nothing_left
+    except UnbagError as final_error:
+        error = final_error
         try:
-            # What is wrong with the first broken line: if all are, their number does not tell.
+            # If all lines are broken, the error of the first one tells more than their number.
             open_pairs(data, images=images, skips_missing=True)
-        except UnbagError as first_fault:
-            error = first_fault
+        except UnbagError as first_error:
+            error = first_error
         expected = error.expected.replace(_OTHER_FIELD, "")
-        hint = error.hint.replace("say which it is with --pairs-format", "rename it")
-        hint = hint.replace("mend it, or leave such lines out with --bad-lines skip", _MEND)
+        hint = error.hint.replace("give the format with --pairs-format", "rename it")
+        hint = hint.replace("fix it, or skip such lines with --bad-lines skip", _FIX)
         if "-column" in hint:
             hint = "rename it: captions are looked for in caption, images in image"
         raise UnbagError(error.message, expected=expected, hint=hint) from error
 
 
-def _without_captions(path: Path) -> Path | None:
-    """The folder of images that a path is, or that is alone in it; None if it has captions."""
+def _image_folder(path: Path) -> Path | None:
+    """Return the folder of images that a path is or contains; None if it has captions."""
     if path.is_file() and path.suffix.lower() in IMAGE_SUFFIXES:
         raise UnbagError(
             f"{path} is a single image",
-            expected="images with captions, or a folder of images: models are asked to tell "
-            "images apart",
-            hint="name a folder; without one, the built-in world is asked about",
+            expected="images with captions, or a folder of images: probes compare images",
+            hint="name a folder; without one, the built-in world is used",
         )
     if not path.is_dir() or expand(str(path)):
         return None
-    inside = sorted(one for one in path.iterdir() if not one.name.startswith("."))
-    if any(one.suffix.lower() in IMAGE_SUFFIXES for one in inside):
+    entries = sorted(entry for entry in path.iterdir() if not entry.name.startswith("."))
+    if any(entry.suffix.lower() in IMAGE_SUFFIXES for entry in entries):
         return path
-    captions = [one for one in inside if one.suffix.lower() in CAPTIONS]
+    captions = [entry for entry in entries if entry.suffix.lower() in CAPTIONS]
     if captions:
         raise UnbagError(
-            f"the folder {path} holds {', '.join(one.name for one in captions[:3])}",
+            f"the folder {path} holds {', '.join(entry.name for entry in captions[:3])}",
             expected="the file of captions itself",
             hint=f"name {captions[0]}",
         )
-    folders = [one for one in inside if one.is_dir()]
+    folders = [entry for entry in entries if entry.is_dir()]
     if not folders:
         raise UnbagError(
             f"the folder {path} holds neither images nor captions",
@@ -159,103 +158,109 @@ def _without_captions(path: Path) -> Path | None:
 
 
 def world_probe_data() -> ProbeData:
-    """Everything that the world's benchmarks show."""
-    every = [find("benchmark", name) for name in names("benchmark") if name.startswith("world-")]
-    found = [one for one in every if isinstance(one, Benchmark)]
-    items = {one.name: one.load(None) for one in found}
-    return items_material(found, items, about="the world's benchmarks", is_world=True)
+    """Return the data of all benchmarks of the world."""
+    registered = [
+        find("benchmark", name) for name in names("benchmark") if name.startswith("world-")
+    ]
+    benchmarks = [benchmark for benchmark in registered if isinstance(benchmark, Benchmark)]
+    items = {benchmark.name: benchmark.load(None) for benchmark in benchmarks}
+    return items_data(benchmarks, items, about="the world's benchmarks", is_world=True)
 
 
-def benchmark_material(
-    asked: Sequence[str],
+def benchmark_data(
+    chosen: Sequence[str],
     root: Path | None = None,
     *,
-    most: int | None = MOST_ROWS,
+    max_rows: int | None = MAX_ROWS,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> ProbeData:
-    """Benchmarks by name or family, from `root` as `unbag run --data` has it.
+    """Load benchmarks by name or family, from `root` as in `unbag run --data`.
 
     Items whose images are missing are left out, with a note.
     """
-    benchmarks = find_benchmarks(asked)
-    told = Silent()
+    benchmarks = find_benchmarks(chosen)
+    silent = Silent()
     items = {}
-    for one in benchmarks:
-        every = load_items(one, root, progress=told)
-        items[one.name] = without_missing(one.name, every, missing="skip", progress=told)
-        if not items[one.name]:
-            raise UnbagError(
-                f"none of the {len(every):,} items of {one.name!r} has its images there",
-                expected="at least some of them",
-                hint=f"complete the folder; see `unbag data check {one.name} --data DIR`",
-            )
-    for note in told.said:
-        (progress or Silent()).say(note)
-    about = ", ".join(one.name for one in benchmarks)
-    is_world = all(one.name.startswith("world-") for one in benchmarks)
-    found = items_material(benchmarks, items, about=about, is_world=is_world, most=most, seed=seed)
-    if not found.rows and not found.pairs and found.gallery is None:
-        raise UnbagError(
-            f"{about}: nothing that probes can use; {'; '.join(found.notes)}",
-            expected="captions with hard negatives, pairs of images, or retrieval",
-            hint="take sugarcrepe, whatsup, your own images or the built-in world",
+    for benchmark in benchmarks:
+        loaded = load_items(benchmark, root, progress=silent)
+        items[benchmark.name] = without_missing(
+            benchmark.name, loaded, missing="skip", progress=silent
         )
-    return replace(found, notes=(*told.said, *found.notes))
+        if not items[benchmark.name]:
+            raise UnbagError(
+                f"none of the {len(loaded):,} items of {benchmark.name!r} has its images",
+                expected="at least one item with its images",
+                hint=f"complete the folder; see `unbag data check {benchmark.name} --data DIR`",
+            )
+    for note in silent.said:
+        (progress or Silent()).say(note)
+    about = ", ".join(benchmark.name for benchmark in benchmarks)
+    is_world = all(benchmark.name.startswith("world-") for benchmark in benchmarks)
+    data = items_data(
+        benchmarks, items, about=about, is_world=is_world, max_rows=max_rows, seed=seed
+    )
+    if not data.rows and not data.pairs and data.gallery is None:
+        raise UnbagError(
+            f"{about}: nothing that probes can use; {'; '.join(data.notes)}",
+            expected="captions with hard negatives, pairs of images, or retrieval",
+            hint="use sugarcrepe, whatsup, your own images or the built-in world",
+        )
+    return replace(data, notes=(*silent.said, *data.notes))
 
 
-def items_material(
+def items_data(
     benchmarks: Sequence[Benchmark],
     items: Mapping[str, Sequence[Item]],
     *,
     about: str,
     is_world: bool = False,
-    most: int | None = None,
+    max_rows: int | None = None,
     seed: int = 0,
 ) -> ProbeData:
-    """Rows of items with few captions, pairs of items with several images, a gallery of all.
+    """Make rows of items with few captions, pairs of items with several images, and a gallery.
 
     The gallery is that of an item with sparse truth if there is one, else every image with its
-    first true caption. Answers to questions are no captions, but images that the same question
-    tells apart are a pair. At most `most` rows and pairs, whole clusters chosen by hash.
+    first true caption. Answers to questions are not captions, but two images with different answers
+    to a question are a pair. Whole clusters are chosen by hash, up to `max_rows` rows and pairs.
     """
     rows = [row for b in benchmarks for item in items[b.name] for row in _rows_of_item(b, item)]
     pairs = [pair for b in benchmarks for item in items[b.name] for pair in _pairs_of_item(b, item)]
     pairs += [pair for b in benchmarks for pair in _pairs_of_groups(b, items[b.name])]
-    kept_rows = tuple(_choose_clusters(rows, most, seed))
-    kept_pairs = tuple(_choose_clusters(pairs, most, seed))
+    used_rows = tuple(_choose_clusters(rows, max_rows, seed))
+    used_pairs = tuple(_choose_clusters(pairs, max_rows, seed))
     return ProbeData(
         about,
-        kept_rows,
-        kept_pairs,
+        used_rows,
+        used_pairs,
         _gallery(benchmarks, items),
         is_world=is_world,
         notes=(
-            *_used(len(kept_rows), len(rows), "captions with their edits"),
-            *_used(len(kept_pairs), len(pairs), "pairs of images"),
+            *_used(len(used_rows), len(rows), "captions with their edits"),
+            *_used(len(used_pairs), len(pairs), "pairs of images"),
             *(note for b in benchmarks for note in _unused(b, items[b.name])),
         ),
     )
 
 
 def _rows_of_item(benchmark: Benchmark, item: Item) -> Iterator[Row]:
-    """Each true caption with each false one of its image; the next true one is the positive."""
+    """Pair the true caption with each false one of its image; another true one is the positive."""
     if not _is_small(item) or item.question is not None:
         return
     true_PC = true_cells(item.truth, item.id)
     captions = [str(caption) for caption in item.captions]
-    for at, image in enumerate(item.images):
-        true = [c for c, is_true in zip(captions, true_PC[at], strict=True) if is_true]
-        # Some files have a false caption that is the true one.
-        false = [i for i in np.flatnonzero(~true_PC[at]).tolist() if captions[i] not in true]
+    for place, image in enumerate(item.images):
+        true = [c for c, is_true in zip(captions, true_PC[place], strict=True) if is_true]
+        # In some files, a false caption equals the true one.
+        false = [i for i in np.flatnonzero(~true_PC[place]).tolist() if captions[i] not in true]
         if not true:
             continue
         others = [caption for caption in true if caption != true[0]]
         for i in (*false,) or (None,):
-            usual = item.tags.get("kind") or benchmark.name
-            kind = item.kinds[i] if item.kinds and i is not None else usual
+            default_kind = item.tags.get("kind") or benchmark.name
+            kind = item.kinds[i] if item.kinds and i is not None else default_kind
             yield Row(
-                id=f"{benchmark.name}/{item.id}/{at}/{i}",
+                id=f"{benchmark.name}/{item.id}/{place}/{i}",
                 image=image,
                 caption=true[0],
                 negative=None if i is None else captions[i],
@@ -267,13 +272,15 @@ def _rows_of_item(benchmark: Benchmark, item: Item) -> Iterator[Row]:
 
 
 def _pairs_of_item(benchmark: Benchmark, item: Item) -> Iterator[ImagePair]:
-    """Images of one item that a metric calls a pair; else the first two, the next two ..."""
+    """Return the pairs of images that metrics name; else the first two, the next two ..."""
     if not _is_small(item) or len(item.images) < 2:
         return
-    named = [metric.pairs for metric in benchmark.metrics if isinstance(metric, PairMetric)]
-    places = [(name, pair) for one in named for name, pair in (one or {}).items()]
-    usual = _difference(benchmark, item)
-    places = places or [(usual, (i, i + 1)) for i in range(0, len(item.images) - 1, 2)]
+    named_pairs = [metric.pairs for metric in benchmark.metrics if isinstance(metric, PairMetric)]
+    places = [
+        (name, pair) for metric_pairs in named_pairs for name, pair in (metric_pairs or {}).items()
+    ]
+    default_relation = _difference(benchmark, item)
+    places = places or [(default_relation, (i, i + 1)) for i in range(0, len(item.images) - 1, 2)]
     true_PC = true_cells(item.truth, item.id)
     for relation, (i, j) in dict.fromkeys(places):
         if max(i, j) >= len(item.images) or item.images[i] == item.images[j]:
@@ -289,23 +296,23 @@ def _pairs_of_item(benchmark: Benchmark, item: Item) -> Iterator[ImagePair]:
 
 
 def _pairs_of_groups(benchmark: Benchmark, items: Sequence[Item]) -> Iterator[ImagePair]:
-    """Two items of a group that ask the same of two images, with opposite truths (MMVP)."""
+    """Pair two items of a group with the same captions and opposite truths (MMVP)."""
     groups: dict[str, list[Item]] = {}
     for item in items:
         if item.group and len(item.images) == 1 and len(item.captions) == 2 and _is_small(item):
             groups.setdefault(item.group, []).append(item)
     for name, members in groups.items():
-        asked: dict[object, list[Item]] = {}
+        by_question: dict[object, list[Item]] = {}
         for item in members:
-            asked.setdefault((item.captions, item.question), []).append(item)
-        known: set[frozenset[str]] = set()
-        for first, second in (two for two in asked.values() if len(two) == 2):
-            true_22 = np.array([true_cells(one.truth, one.id)[0] for one in (first, second)])
+            by_question.setdefault((item.captions, item.question), []).append(item)
+        seen: set[frozenset[str]] = set()
+        for first, second in (both for both in by_question.values() if len(both) == 2):
+            true_22 = np.array([true_cells(item.truth, item.id)[0] for item in (first, second)])
             images = frozenset((first.images[0].name, second.images[0].name))
-            # Several questions about two images make one pair (NaturalBench).
-            if not is_matching(true_22[None])[0] or len(images) < 2 or images in known:
+            # Several questions about the same two images make one pair (NaturalBench).
+            if not is_matching(true_22[None])[0] or len(images) < 2 or images in seen:
                 continue
-            known.add(images)
+            seen.add(images)
             yield ImagePair(
                 id=f"{benchmark.name}/{first.id}/{second.id}",
                 first=first.images[0],
@@ -317,7 +324,7 @@ def _pairs_of_groups(benchmark: Benchmark, items: Sequence[Item]) -> Iterator[Im
 
 
 def _own_captions(item: Item, first_C: BoolArray, second_C: BoolArray) -> tuple[str, str] | None:
-    """A caption that is true of one of two images only, for each."""
+    """Return for each of two images a caption that is true of it only."""
     own, other = np.flatnonzero(first_C & ~second_C), np.flatnonzero(second_C & ~first_C)
     if not len(own) or not len(other):
         return None
@@ -325,9 +332,9 @@ def _own_captions(item: Item, first_C: BoolArray, second_C: BoolArray) -> tuple[
 
 
 def _difference(benchmark: Benchmark, item: Item) -> str:
-    """What two images differ in, as far as the benchmark says it."""
-    told = (item.tags[tag] for tag in DIFFERENCES if item.tags.get(tag))
-    return next(told, benchmark.name)
+    """Return the difference between two images, as named by the benchmark."""
+    differences = (item.tags[tag] for tag in DIFFERENCES if item.tags.get(tag))
+    return next(differences, benchmark.name)
 
 
 def _cluster(benchmark: Benchmark, item: Item) -> str:
@@ -335,36 +342,38 @@ def _cluster(benchmark: Benchmark, item: Item) -> str:
 
 
 def _is_small(item: Item) -> bool:
-    """A few plain captions, each true or false of each image."""
+    """Whether an item has few plain captions, each true or false of each image."""
     if isinstance(item.truth, Sparse) or item.truth.dtype != np.bool_:
         return False
     is_plain = all(isinstance(caption, str) for caption in item.captions)
-    return is_plain and len(item.captions) <= MOST_CAPTIONS
+    return is_plain and len(item.captions) <= MAX_CAPTIONS
 
 
-def _choose_clusters(every: Sequence[Clustered], most: int | None, seed: int) -> list[Clustered]:
-    """Members of whole clusters, in their order, until there are enough."""
-    if most is None or len(every) <= most:
-        return list(every)
-    clusters = sorted((one.cluster for one in every), key=lambda name: hashed(f"{seed}\0{name}"))
-    wanted = set(clusters[:most])
-    # The last cluster may be cut; the first is kept whatever its size.
-    if len(wanted) > 1 and clusters[most] == clusters[most - 1]:
-        wanted.discard(clusters[most])
-    return [one for one in every if one.cluster in wanted]
+def _choose_clusters(
+    items: Sequence[Clustered], max_items: int | None, seed: int
+) -> list[Clustered]:
+    """Choose whole clusters until there are enough items; the order of the items stays."""
+    if max_items is None or len(items) <= max_items:
+        return list(items)
+    clusters = sorted((item.cluster for item in items), key=lambda name: hashed(f"{seed}\0{name}"))
+    chosen = set(clusters[:max_items])
+    # Drop the last cluster if it would be cut; the first stays whatever its size.
+    if len(chosen) > 1 and clusters[max_items] == clusters[max_items - 1]:
+        chosen.discard(clusters[max_items])
+    return [item for item in items if item.cluster in chosen]
 
 
-def _used(chosen: int, every: int, what: str) -> list[str]:
-    return [f"{chosen:,} of {every:,} {what} are used"] if chosen < every else []
+def _used(chosen: int, total: int, what: str) -> list[str]:
+    return [f"{chosen:,} of {total:,} {what} are used"] if chosen < total else []
 
 
 def _unused(benchmark: Benchmark, items: Sequence[Item]) -> list[str]:
-    """What no probe can use, said once for each benchmark."""
-    asked = sum(item.question is not None for item in items)
+    """Return notes on the items of a benchmark that no probe can use."""
+    questions = sum(item.question is not None for item in items)
     large = sum(not _is_small(item) and not isinstance(item.truth, Sparse) for item in items)
     counts = (
-        (asked, "are questions, whose answers are no captions"),
-        (large, f"have ratings, classes or more than {MOST_CAPTIONS} captions"),
+        (questions, "are questions, whose answers are not captions"),
+        (large, f"have ratings, classes or more than {MAX_CAPTIONS} captions"),
     )
     return [f"{benchmark.name}: {n:,} of {len(items):,} items {why}" for n, why in counts if n]
 
@@ -372,18 +381,20 @@ def _unused(benchmark: Benchmark, items: Sequence[Item]) -> list[str]:
 def _gallery(
     benchmarks: Sequence[Benchmark], items: Mapping[str, Sequence[Item]]
 ) -> Gallery | None:
-    """That of the first item that is one, as the benchmark counts it; else of all small items."""
+    """Return the gallery of the first retrieval item, else one of all small items."""
     for benchmark in benchmarks:
-        # Galleries of shuffled captions follow; the rule of the headline names the plain one.
-        only = dict(benchmark.aggregates[0].only).items()
-        for item in (one for one in items[benchmark.name] if only <= dict(one.tags).items()):
-            if found := gallery_item(item):
-                return found
+        # Galleries of shuffled captions follow; the headline metric names the original one.
+        headline_tags = dict(benchmark.aggregates[0].only).items()
+        for item in (
+            item for item in items[benchmark.name] if headline_tags <= dict(item.tags).items()
+        ):
+            if gallery := gallery_item(item):
+                return gallery
     return gallery_from(_first_captions(item for b in benchmarks for item in items[b.name]))
 
 
 def _first_captions(items: Iterator[Item]) -> Iterator[tuple[ImageSource, str]]:
-    """Every image with the first caption that is true of it."""
+    """Yield every image with the first caption that is true of it."""
     for item in items:
         if not _is_small(item) or item.question is not None:
             continue
@@ -393,19 +404,19 @@ def _first_captions(items: Iterator[Item]) -> Iterator[tuple[ImageSource, str]]:
                 yield image, str(item.captions[int(true_C.argmax())])
 
 
-def gallery_from(found: Iterable[tuple[ImageSource, str]]) -> Gallery | None:
-    """Each image once, with its caption; None of fewer than two images.
+def gallery_from(captioned: Iterable[tuple[ImageSource, str]]) -> Gallery | None:
+    """Make a gallery of unique images with their captions; None of fewer than two images.
 
-    A caption that several images have is one caption, true of all of them.
+    A caption of several images appears once, and is true of all of them.
     """
     images: dict[str, ImageSource] = {}
     captions: dict[str, int] = {}
     caption_T: list[int] = []
-    for image, caption in found:
+    for image, caption in captioned:
         if image.key not in images:
             images[image.key] = image
             caption_T.append(captions.setdefault(caption, len(captions)))
-        if len(images) == MOST_IMAGES:
+        if len(images) == MAX_GALLERY_IMAGES:
             break
     if len(images) < 2:
         return None
@@ -414,82 +425,87 @@ def gallery_from(found: Iterable[tuple[ImageSource, str]]) -> Gallery | None:
     )
 
 
-def gallery_item(item: Item, *, most: int = MOST_IMAGES) -> Gallery | None:
-    """The gallery that an item with sparse truth is, or `most` of its images; None of others.
+def gallery_item(item: Item, *, max_images: int = MAX_GALLERY_IMAGES) -> Gallery | None:
+    """Return the gallery of an item with sparse truth, of at most `max_images`; None of others.
 
-    Images are chosen by a hash of their first caption, captions are those of chosen images.
+    Images are chosen by a hash of their first caption; captions are those of the chosen images.
     """
     truth = item.truth
     captions = [caption for caption in item.captions if isinstance(caption, str)]
     if not isinstance(truth, Sparse) or len(captions) < len(item.captions):
         return None
-    every = Gallery(item.images, tuple(captions), truth.row_T, truth.column_T)
-    if len(item.images) <= most:
-        return every
-    first: dict[int, str] = {}
+    gallery = Gallery(item.images, tuple(captions), truth.row_T, truth.column_T)
+    if len(item.images) <= max_images:
+        return gallery
+    first_caption: dict[int, str] = {}
     for row, column in zip(truth.row_T.tolist(), truth.column_T.tolist(), strict=True):
-        first.setdefault(row, captions[column])
-    return part_of(every, sorted(first, key=lambda at: (hashed(first[at]), at))[:most])
+        first_caption.setdefault(row, captions[column])
+    return part_of(
+        gallery,
+        sorted(first_caption, key=lambda row: (hashed(first_caption[row]), row))[:max_images],
+    )
 
 
-def pairs_material(
+def pairs_data(
     pairs: Pairs,
     *,
     editor: CaptionEditor | None = None,
     kinds: Sequence[str] = ("default",),
     parts: EditParts | None = None,
-    most: int | None = MOST_OWN,
+    max_images: int | None = MAX_OWN_IMAGES,
     seed: int = 0,
 ) -> ProbeData:
-    """First captions with their hard negatives and positives, and a gallery of them.
+    """Make rows of first captions with their hard negatives and positives, and a gallery.
 
-    Edits that were made before are taken as they are; else the editor makes them. Without a spaCy
-    pipeline there are none, and a note says how to get one. Images are chosen by a hash of seed
-    and place, the same in every run; files with the same content are one image.
+    Existing edits are used; otherwise the editor makes them. Without a spaCy pipeline there are no
+    edits, and a note says how to get one. Images are chosen by a hash of seed and place, the same
+    in every run; files with the same content are one image.
     """
-    found, notes = _different_images(pairs, most, seed)
-    if len(found) < 2:
+    chosen, notes = _different_images(pairs, max_images, seed)
+    if len(chosen) < 2:
         raise UnbagError(
-            f"{pairs.about}: only {len(found)} different image",
-            expected="at least two images, since models are asked to tell them apart",
+            f"{pairs.about}: only {len(chosen)} different image",
+            expected="at least two images, since probes compare images",
             hint="name a collection with more images",
         )
-    edits, more = _edited(found, pairs, editor, kinds, parts, seed)
+    edits, edit_notes = _edited(chosen, pairs, editor, kinds, parts, seed)
     rows = [
-        row for pair, one in zip(found, edits, strict=True) for row in _rows_of_pair(pair, *one)
+        row
+        for pair, captioned in zip(chosen, edits, strict=True)
+        for row in _rows_of_pair(pair, *captioned)
     ]
-    images = tuple(pair.image for pair in found)
-    gallery = gallery_from((pair.image, pair.captions[0]) for pair in found)
-    notes += more
+    images = tuple(pair.image for pair in chosen)
+    gallery = gallery_from((pair.image, pair.captions[0]) for pair in chosen)
+    notes += edit_notes
     return ProbeData(pairs.about, tuple(rows), (), gallery, notes=notes, images=images)
 
 
 def _different_images(
-    pairs: Pairs, most: int | None, seed: int
+    pairs: Pairs, max_images: int | None, seed: int
 ) -> tuple[list[Pair], tuple[str, ...]]:
-    """As many as are wanted; entries about one image become one."""
-    # By place: to ask a million entries for their ids takes a minute.
-    chosen = _choose_places([str(place) for place in range(len(pairs))], most, seed)
+    """Choose at most `max_images` entries and merge those of the same image."""
+    # By place: reading the ids of a million entries takes a minute.
+    chosen = _choose_places([str(place) for place in range(len(pairs))], max_images, seed)
     by_key: dict[str, Pair] = {}
     for place in chosen:
         pair = pairs[place]
-        known = by_key.setdefault(pair.image.key, pair)
-        if known is not pair:
-            captions, edits = known.captions + pair.captions, known.edits + pair.edits
-            by_key[pair.image.key] = replace(known, captions=captions, edits=edits)
+        merged = by_key.setdefault(pair.image.key, pair)
+        if merged is not pair:
+            captions, edits = merged.captions + pair.captions, merged.edits + pair.edits
+            by_key[pair.image.key] = replace(merged, captions=captions, edits=edits)
     notes = _used(len(chosen), len(pairs), "images")
     if len(by_key) < len(chosen):
-        again = len(chosen) - len(by_key)
-        notes.append(f"{again:,} of {len(chosen):,} entries show an image that another shows")
+        copies = len(chosen) - len(by_key)
+        notes.append(f"{copies:,} of {len(chosen):,} entries show the image of another entry")
     return list(by_key.values()), tuple(notes)
 
 
 Captioned = tuple[str, tuple[Edit, ...]]
-"""A caption as it was edited, and its edits."""
+"""An edited caption and its edits."""
 
 
 def _edited(
-    found: Sequence[Pair],
+    pairs_chosen: Sequence[Pair],
     pairs: Pairs,
     editor: CaptionEditor | None,
     kinds: Sequence[str],
@@ -497,21 +513,25 @@ def _edited(
     seed: int,
 ) -> tuple[list[Captioned], tuple[str, ...]]:
     if pairs.has_edits and editor is None:
-        return [(pair.captions[0], pair.edits[0]) for pair in found], ()
+        return [(pair.captions[0], pair.edits[0]) for pair in pairs_chosen], ()
     parts = parts or EditParts()
     if editor is None and parts.pipeline == "auto" and find_installed() is None:
-        why = f"captions are not edited, since no spaCy pipeline was found: {HOW_TO}"
-        return [(pair.captions[0], ()) for pair in found], (why,)
+        why = f"captions are not edited, since there is no spaCy pipeline: {HOW_TO}"
+        return [(pair.captions[0], ()) for pair in pairs_chosen], (why,)
     editor = editor or make_editor(kinds, parts=parts, seed=seed)
-    given = [Given(pair.id, pair.captions[0], pair.captions[1:]) for pair in found]
-    edited, _ = editor(given)
-    none = sum(not any(not e.is_positive for e in one.edits) for one in edited)
-    note = f"{none:,} of {len(found):,} captions have no hard negative"
-    return [(one.text, one.edits) for one in edited], (note,) if none else ()
+    inputs = [Given(pair.id, pair.captions[0], pair.captions[1:]) for pair in pairs_chosen]
+    edited, _ = editor(inputs)
+    without_negative = sum(
+        not any(not e.is_positive for e in edited_caption.edits) for edited_caption in edited
+    )
+    note = f"{without_negative:,} of {len(pairs_chosen):,} captions have no hard negative"
+    return [(edited_caption.text, edited_caption.edits) for edited_caption in edited], (
+        note,
+    ) if without_negative else ()
 
 
 def _rows_of_pair(pair: Pair, caption: str, edits: Sequence[Edit]) -> Iterator[Row]:
-    """One for each hard negative; the first hard positive stands beside all of them."""
+    """Yield a row for each hard negative, all with the first hard positive."""
     positive = next((edit.text for edit in edits if edit.is_positive), None)
     negatives = [edit for edit in edits if not edit.is_positive]
     for number, edit in enumerate(negatives or (None,)):
@@ -526,21 +546,23 @@ def _rows_of_pair(pair: Pair, caption: str, edits: Sequence[Edit]) -> Iterator[R
         )
 
 
-def folder_material(path: Path, *, most: int | None = MOST_OWN, seed: int = 0) -> ProbeData:
-    """Images without captions: models can be asked which of them they merge, and nothing else."""
+def folder_data(path: Path, *, max_images: int | None = MAX_OWN_IMAGES, seed: int = 0) -> ProbeData:
+    """Load images without captions: the only question is which of them a model merges."""
     files = sorted(p for p in path.iterdir() if p.suffix.lower() in IMAGE_SUFFIXES and p.is_file())
-    chosen = _choose_places([file.name for file in files], most, seed)
-    images = _distinct([FileImage(files[at]) for at in chosen])
+    chosen = _choose_places([file.name for file in files], max_images, seed)
+    images = _distinct([FileImage(files[place]) for place in chosen])
     if len(images) < 2:
         raise UnbagError(
             f"the folder {path} holds {len(images) or 'no'} image{'' if images else 's'}",
-            expected="at least two different images, since models are asked to tell them apart",
-            hint="name a folder with more images; without one, the built-in world is asked about",
+            expected="at least two different images, since probes compare images",
+            hint="name a folder with more images; without one, the built-in world is used",
         )
-    beside = sorted(p for p in path.iterdir() if p.suffix.lower() in CAPTIONS and p.is_file())
-    begin = "a folder is read without captions" if beside else "there are no captions"
-    hint = f"{beside[0]} if it holds captions" if beside else "a file with captions"
-    notes = [f"{begin}, so only the image encoder is asked: name {hint}"]
+    caption_files = sorted(
+        p for p in path.iterdir() if p.suffix.lower() in CAPTIONS and p.is_file()
+    )
+    reason = "a folder is read without captions" if caption_files else "there are no captions"
+    hint = f"{caption_files[0]} if it holds captions" if caption_files else "a file with captions"
+    notes = [f"{reason}, so only the image encoder is probed: name {hint}"]
     notes += _used(len(chosen), len(files), "images")
     if len(images) < len(chosen):
         notes.append(f"{len(chosen) - len(images):,} images are copies of others")
@@ -548,27 +570,27 @@ def folder_material(path: Path, *, most: int | None = MOST_OWN, seed: int = 0) -
     return ProbeData(about, notes=tuple(notes), images=tuple(images))
 
 
-def _choose_places(ids: Sequence[str], most: int | None, seed: int) -> list[int]:
-    """Places of the chosen ones, in their order."""
-    order = sorted(range(len(ids)), key=lambda at: hashed(f"{seed}\0{ids[at]}"))
-    return sorted(order[: len(ids) if most is None else most])
+def _choose_places(ids: Sequence[str], max_places: int | None, seed: int) -> list[int]:
+    """Return the places of the chosen ids, in their order."""
+    order = sorted(range(len(ids)), key=lambda place: hashed(f"{seed}\0{ids[place]}"))
+    return sorted(order[: len(ids) if max_places is None else max_places])
 
 
 def _distinct(images: Sequence[ImageSource]) -> list[ImageSource]:
-    """The first of each content."""
-    found: dict[str, ImageSource] = {}
+    """Return the first image of each content."""
+    distinct: dict[str, ImageSource] = {}
     for image in images:
-        found.setdefault(image.key, image)
-    return list(found.values())
+        distinct.setdefault(image.key, image)
+    return list(distinct.values())
 
 
 def near_pairs(
-    space: Space, images: Sequence[ImageSource], most: int = MOST_PAIRS
+    space: Space, images: Sequence[ImageSource], max_pairs: int = MAX_NEAREST_PAIRS
 ) -> tuple[ImagePair, ...]:
-    """The different images that are nearest to each other by cosine, the nearest first.
+    """Return the pairs of different images with the highest cosines, the highest first.
 
-    Images that cannot be opened, and copies by key, are in no pair. They are the pairs that this
-    model is most likely to merge, so the rate of merged ones among them says nothing of others.
+    Images that cannot be opened and copies (by key) are in no pair. This model is most likely to
+    merge these pairs, so the rate of merged ones among them says nothing about other pairs.
     """
     distinct = _distinct(images)
     vector_ND = space.images(distinct)
@@ -579,22 +601,26 @@ def near_pairs(
             second=distinct[j],
             relation=NEAREST,
         )
-        for i, j in _nearest(vector_ND, most)
+        for i, j in _nearest(vector_ND, max_pairs)
     )
 
 
-def _nearest(vector_ND: FloatArray, most: int) -> list[tuple[int, int]]:
-    """Places with the highest cosines; memory is that of a block of rows."""
-    found = np.empty((0, 3))
+def _nearest(vector_ND: FloatArray, max_pairs: int) -> list[tuple[int, int]]:
+    """Return the places of the highest cosines; memory is that of a block of rows."""
+    best = np.empty((0, 3))
     column_N = np.arange(len(vector_ND))
     for start in range(0, len(vector_ND), BLOCK):
         row_B = column_N[start : start + BLOCK]
         cosine_BN = np.nan_to_num(vector_ND[row_B] @ vector_ND.T, nan=-np.inf)
         cosine_BN[column_N <= row_B[:, None]] = -np.inf
         flat = cosine_BN.ravel()
-        at_K = np.argpartition(-flat, most)[:most] if len(flat) > most else np.arange(len(flat))
-        at_K = at_K[flat[at_K] > -np.inf]
-        i_K, j_K = np.divmod(at_K, len(vector_ND))
-        found = np.concatenate([found, np.stack([i_K + start, j_K, -flat[at_K]], axis=1)])
-        found = found[np.lexsort((found[:, 1], found[:, 0], found[:, 2]))][:most]
-    return [(int(i), int(j)) for i, j, _ in found]
+        place_K = (
+            np.argpartition(-flat, max_pairs)[:max_pairs]
+            if len(flat) > max_pairs
+            else np.arange(len(flat))
+        )
+        place_K = place_K[flat[place_K] > -np.inf]
+        i_K, j_K = np.divmod(place_K, len(vector_ND))
+        best = np.concatenate([best, np.stack([i_K + start, j_K, -flat[place_K]], axis=1)])
+        best = best[np.lexsort((best[:, 1], best[:, 0], best[:, 2]))][:max_pairs]
+    return [(int(i), int(j)) for i, j, _ in best]

@@ -1,9 +1,10 @@
-"""Sheets of images and captions in balanced sets, with the labels that `extract` reads from them.
+"""Balanced sheets of images and captions, with the labels that the probes of `extract` read.
 
-Shapes are dealt into two hands, colours too; each image or caption has one shape and one colour
-of each hand. A label says how they belong together: is the shape of the first hand on the left, has
-it the colour of the first hand. Both answers have exactly the same words, so a bag of words is at
-chance, and a reader that has seen each shape with some partners can answer for the others.
+Shapes and colours are divided into two hands (halves); each image or caption has one shape and one
+colour of each hand. A label says how they are combined: whether the shape of the first hand is on
+the left, or whether it has the colour of the first hand. Both answers have exactly the same words,
+so a bag of words is at chance, and a reader that saw each shape with some partners can generalise
+to others.
 
 Dimensions: N images or captions.
 """
@@ -26,76 +27,77 @@ from unbag.world.vocabulary import DEFAULT, Relation, Size
 
 SHAPES = 4
 COLOURS = 2
-"""Of each hand."""
-MOST = 4
-"""Copies of one thing where they are counted."""
+"""Numbers of shapes and colours of each hand."""
+MAX_COUNT = 4
+"""Maximum number of copies of one thing in count sheets."""
 SIZES: tuple[Size, Size] = ("small", "large")
 STYLE = Style(negation="without")
-"""Since "an anchor but no cup" and its turn differ in their articles, which gives them away."""
-Given = TypeVar("Given", covariant=True)
+"""With "without", since "an anchor but no cup" and its reverse differ in their articles."""
+Input = TypeVar("Input", covariant=True)
 
 
 @dataclass(frozen=True, eq=False)
 class Label:
-    """What is to be read."""
+    """A label to read."""
 
     name: str
-    """Short, for names of quantities: "left/right"."""
+    """Short name for quantities: "left/right"."""
     class_N: IntArray
     bag: float
-    """What a reader of a perfect bag of words would reach."""
+    """Accuracy of a reader on a perfect bag of words."""
     captions: tuple[tuple[str, ...], ...] = ()
-    """For each image a caption for each class, by which the model's own score decides."""
+    """For each image a caption for each class, for the model's own score."""
 
 
 @dataclass(frozen=True, eq=False)
-class ProbeSheet(Generic[Given]):
+class ProbeSheet(Generic[Input]):
     """Images or captions that share labels and groups."""
 
-    given: tuple[Given, ...]
+    inputs: tuple[Input, ...]
     groups: tuple[str, ...]
-    """The things shown or named: never in both parts, and resampled together."""
+    """The things shown or named: never split between training and test, and resampled together."""
     labels: tuple[Label, ...]
 
 
 def image_sheets(*, seed: int, images: int, is_full: bool) -> tuple[ProbeSheet[ImageSource], ...]:
-    """Left/right and binding on the same images; in full also above/below, count, presence.
+    """Draw sheets for left/right and binding; in full also above/below, count and presence.
 
     Each sheet has about as many images.
     """
     sets = images // 4
-    beside = orbit_sheet("left of", sets, seed=seed)
+    left_right = orbit_sheet("left of", sets, seed=seed)
     if not is_full:
-        return (beside,)
+        return (left_right,)
     above = orbit_sheet("above", sets, seed=seed)
     return (
-        beside,
-        ProbeSheet(above.given, above.groups, above.labels[:1]),
+        left_right,
+        ProbeSheet(above.inputs, above.groups, above.labels[:1]),
         count_sheet(sets, seed=seed),
         presence_sheet(images // 2, seed=seed),
     )
 
 
 def orbit_sheet(relation: Relation, sets: int, *, seed: int) -> ProbeSheet[ImageSource]:
-    """Four images a set: things exchanged or not, colours exchanged or not.
+    """Draw four images per set: things exchanged or not, colours exchanged or not.
 
-    Labels: is the thing of the first hand on the left (above); has it the colour of the first.
+    Labels: whether the thing of the first hand is on the left (above), and whether it has the
+    colour of the first hand.
     """
-    dealt = deals(sets, seed=seed, use=relation)
+    drawn = deals(sets, seed=seed, use=relation)
     scenes = [
         scene
-        for i, deal in enumerate(dealt)
+        for i, deal in enumerate(drawn)
         for scene in _orbit(deal, relation, generator(seed, "orbit", relation, str(i)))
     ]
     sides = "left/right" if relation == "left of" else "above/below"
-    placed = [_places(deal, relation) for deal in dealt for _ in range(4)]
-    bound = [_bindings(deal) for deal in dealt for _ in range(4)]
+    side_captions = [_places(deal, relation) for deal in drawn for _ in range(4)]
+    binding_captions = [_bindings(deal) for deal in drawn for _ in range(4)]
     return ProbeSheet(
         _images(scenes, sides),
-        tuple(deal.group for deal in dealt for _ in range(4)),
+        tuple(deal.group for deal in drawn for _ in range(4)),
         (
-            Label(sides, classes((0, 1, 0, 1), sets), 0.5, tuple(placed)),
-            Label("binding", classes((0, 0, 1, 1), sets), 0.5, tuple(bound)),
+            Label(sides, classes((0, 1, 0, 1), sets), 0.5, tuple(side_captions)),
+            Label("binding", classes((0, 0, 1, 1), sets), 0.5, tuple(binding_captions)),
         ),
     )
 
@@ -122,46 +124,46 @@ def _bindings(deal: Deal) -> tuple[str, str]:
 
 
 def count_sheet(sets: int, *, seed: int) -> ProbeSheet[ImageSource]:
-    """One to four copies of one thing, the group.
+    """Draw one to four copies of one thing, which is the group.
 
-    Sizes are drawn anew each time, so that the share of coloured pixels alone does not tell.
+    Sizes are drawn for each image, so that the share of coloured pixels does not give the count.
     """
-    every = (*hands(seed).shapes[0], *hands(seed).shapes[1])
+    shapes = (*hands(seed).shapes[0], *hands(seed).shapes[1])
     scenes, captions, groups = [], [], []
     for i, deal in enumerate(deals(sets, seed=seed, use="count")):
-        shape = every[i % len(every)]
+        shape = shapes[i % len(shapes)]
         rng = generator(seed, "count", "scene", str(i))
-        for n in range(1, MOST + 1):
+        for n in range(1, MAX_COUNT + 1):
             look = Look(shape, deal.colours[0], SIZES[int(rng.integers(2))])
             scenes.append(place_copies(DEFAULT, look, n, rng))
-        said = tuple(realise(Count(n, Obj(shape))) for n in range(1, MOST + 1))
-        captions += [said] * MOST
-        groups += [shape] * MOST
-    label = Label("count", classes(range(MOST), sets), 1 / MOST, tuple(captions))
+        count_captions = tuple(realise(Count(n, Obj(shape))) for n in range(1, MAX_COUNT + 1))
+        captions += [count_captions] * MAX_COUNT
+        groups += [shape] * MAX_COUNT
+    label = Label("count", classes(range(MAX_COUNT), sets), 1 / MAX_COUNT, tuple(captions))
     return ProbeSheet(_images(scenes, "count"), tuple(groups), (label,))
 
 
 def presence_sheet(sets: int, *, seed: int) -> ProbeSheet[ImageSource]:
-    """Two images a set: one thing beside what is asked for, and beside something else.
+    """Draw two images per set: one thing with the target, and with something else.
 
-    What is asked for is one shape throughout; the group is the thing beside it.
+    The target is the same shape in all sets; the group is the other thing.
     """
-    target, *rest = (*hands(seed).shapes[0], *hands(seed).shapes[1])
+    target, *partners = (*hands(seed).shapes[0], *hands(seed).shapes[1])
     scenes, captions, groups = [], [], []
     for i, deal in enumerate(deals(sets, seed=seed, use="presence")):
-        beside = rest[i % len(rest)]
+        shape_shown = partners[i % len(partners)]
         rng = generator(seed, "presence", "scene", str(i))
-        others = [shape for shape in rest if shape != beside]
+        others = [shape for shape in partners if shape != shape_shown]
         other = others[int(rng.integers(len(others)))]
         for shape in (target, other):
-            looks = (Look(beside, deal.colours[0]), Look(shape, deal.colours[1]))
+            looks = (Look(shape_shown, deal.colours[0]), Look(shape, deal.colours[1]))
             scenes.append(place_apart(DEFAULT, looks, rng))
         asts: tuple[Ast, Ast] = (
-            And(Obj(beside), Obj(target)),
-            Has(Obj(beside), Not(Obj(target))),
+            And(Obj(shape_shown), Obj(target)),
+            Has(Obj(shape_shown), Not(Obj(target))),
         )
         captions += [tuple(map(realise, asts))] * 2
-        groups += [beside] * 2
+        groups += [shape_shown] * 2
     label = Label("presence", classes((0, 1), sets), 1.0, tuple(captions))
     return ProbeSheet(_images(scenes, "presence"), tuple(groups), (label,))
 
@@ -171,7 +173,7 @@ def _images(scenes: list[Scene], name: str) -> tuple[SceneImage, ...]:
 
 
 def caption_sheets(*, seed: int, captions: int, is_full: bool) -> tuple[ProbeSheet[str], ...]:
-    """Order, binding and negation; with `is_full` also relation, whatever the order of words.
+    """Write captions for order, binding and negation; in full also relation in both word orders.
 
     Each sheet has about as many captions.
     """
@@ -182,12 +184,12 @@ def caption_sheets(*, seed: int, captions: int, is_full: bool) -> tuple[ProbeShe
     ]
     forms += [("relation", _relation, (0, 0, 1, 1))] if is_full else []
     sheets = []
-    for name, said, row in forms:
-        dealt = deals(captions // len(row), seed=seed, use=f"captions {name}")
+    for name, captions_of, set_classes in forms:
+        drawn = deals(captions // len(set_classes), seed=seed, use=f"captions {name}")
         sheet = ProbeSheet(
-            tuple(realise(ast, STYLE) for deal in dealt for ast in said(deal)),
-            tuple(deal.group for deal in dealt for _ in row),
-            (Label(name, classes(row, len(dealt)), 0.5),),
+            tuple(realise(ast, STYLE) for deal in drawn for ast in captions_of(deal)),
+            tuple(deal.group for deal in drawn for _ in set_classes),
+            (Label(name, classes(set_classes, len(drawn)), 0.5),),
         )
         sheets.append(sheet)
     return tuple(sheets)
@@ -199,7 +201,7 @@ def _order(deal: Deal) -> tuple[Ast, ...]:
 
 
 def _relation(deal: Deal) -> tuple[Ast, ...]:
-    """Both ways to say each, so that neither order nor the word for the side gives it away."""
+    """Say each in both ways, so that neither order nor the word for the side gives it away."""
     a, b = _things(deal)
     return (
         Rel(a, "left of", b),
@@ -210,14 +212,14 @@ def _relation(deal: Deal) -> tuple[Ast, ...]:
 
 
 def _binding(deal: Deal) -> tuple[Ast, ...]:
-    """Both orders of each."""
+    """Name each in both orders."""
     a, b = _things(deal)
     u, v = Obj(a.shape, b.colour), Obj(b.shape, a.colour)
     return And(a, b), And(b, a), And(u, v), And(v, u)
 
 
 def _negation(deal: Deal) -> tuple[Ast, ...]:
-    """The denied thing stands last in the grammar of the world, so this is order as well."""
+    """Deny either thing; the grammar of the world denies the last one, so this is order as well."""
     a, b = _things(deal)
     return Has(a, Not(b)), Has(b, Not(a))
 
@@ -227,13 +229,13 @@ def _things(deal: Deal) -> tuple[Obj, Obj]:
 
 
 def classes(row: Sequence[int], count: int) -> IntArray:
-    """The same classes for each of `count` sets, one after the other."""
+    """Repeat the classes for each of `count` sets."""
     return np.tile(np.array(row, dtype=np.int64), count)
 
 
 @dataclass(frozen=True)
 class Hands:
-    """Shapes and colours, each in two hands."""
+    """Shapes and colours, each divided into two hands."""
 
     shapes: tuple[tuple[str, ...], tuple[str, ...]]
     colours: tuple[tuple[str, ...], tuple[str, ...]]
@@ -246,24 +248,24 @@ class Hands:
 
 @dataclass(frozen=True)
 class Deal:
-    """Two shapes and two colours of different hands."""
+    """Two shapes and two colours, one of each hand."""
 
     shapes: tuple[str, str]
     colours: tuple[str, str]
 
     @property
     def group(self) -> str:
-        """The pair of things."""
+        """Name of the pair of things."""
         return " + ".join(self.shapes)
 
 
 def hands(seed: int) -> Hands:
-    """Dealt by the seed."""
+    """Divide shapes and colours by the seed."""
     rng = generator(seed, "hands")
-    return Hands(_dealt(DEFAULT.shapes, SHAPES, rng), _dealt(DEFAULT.colours, COLOURS, rng))
+    return Hands(_divide(DEFAULT.shapes, SHAPES, rng), _divide(DEFAULT.colours, COLOURS, rng))
 
 
-def _dealt(
+def _divide(
     values: Sequence[str], size: int, rng: np.random.Generator
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     chosen = [values[at] for at in rng.permutation(len(values))[: 2 * size].tolist()]
@@ -271,12 +273,12 @@ def _dealt(
 
 
 def deals(count: int, *, seed: int, use: str) -> tuple[Deal, ...]:
-    """All pairs of shapes in turn, with colours by chance; number i is the same for any count."""
-    found = hands(seed)
-    pairs = found.pairs
+    """Return all pairs of shapes in turn, with random colours; deal i is the same for any count."""
+    halves = hands(seed)
+    pairs = halves.pairs
     rows = []
     for i in range(count):
-        at = generator(seed, use, str(i)).integers(COLOURS, size=2).tolist()
-        colours = (found.colours[0][at[0]], found.colours[1][at[1]])
+        colour_places = generator(seed, use, str(i)).integers(COLOURS, size=2).tolist()
+        colours = (halves.colours[0][colour_places[0]], halves.colours[1][colour_places[1]])
         rows.append(Deal(pairs[i % len(pairs)], colours))
     return tuple(rows)

@@ -1,8 +1,8 @@
-"""Small networks on frozen features: the readers `mlp` and `attentive`, as a task of the trainer.
+"""The readers `mlp` and `attentive`: small networks on frozen features, trained by the trainer.
 
-The networks of all folds and of their controls are one module: each has weights of its own, nothing
-passes between them, and features are read from memory once for all.
-Dimensions: N units, F or W features, L patches or words, R networks that are trained at once,
+The networks of all folds and controls form one module: each has its own weights and they do not
+interact, but features are read from memory only once for all.
+Dimensions: N units, F or W features, L patches or words, R networks trained at once,
 H hidden units, B units of a batch, K classes.
 """
 
@@ -31,8 +31,8 @@ BATCH = 96
 def answer_mlp(
     vector_NF: Feature, fits: Sequence[ReaderFit], *, classes: int, effort: Effort
 ) -> list[IntArray]:
-    """One hidden layer: the class of each test unit for each fit."""
-    scaled = [scale_of(vector_NF[fit.train_T]).of(vector_NF) for fit in fits]
+    """Train networks with one hidden layer; return the classes of the test units of each fit."""
+    scaled = [scale_of(vector_NF[fit.train_T]).apply(vector_NF) for fit in fits]
     module = Mlps(torch.from_numpy(np.stack(scaled).astype(np.float32)), fits, classes)
     return train_networks(module, fits, count=len(vector_NF), effort=effort, learning_rate=MLP_RATE)
 
@@ -45,13 +45,13 @@ def answer_attentive(
     classes: int,
     effort: Effort,
 ) -> list[IntArray]:
-    """A learned query over patches or words: the class of each test unit for each fit."""
+    """Train learned queries over patches or words; return the test units' classes of each fit."""
     count, _, wide = vector_NLW.shape
-    # Over all places of the training units; each unit is summed up once.
+    # Statistics are over all positions of the training units; each unit is summed once.
     sum_NW, square_NW = np.zeros((2, count, wide))
-    for at, (vector_LW, mask_L) in enumerate(zip(vector_NLW, mask_NL, strict=True)):
+    for unit, (vector_LW, mask_L) in enumerate(zip(vector_NLW, mask_NL, strict=True)):
         seen_LW = vector_LW[mask_L].astype(np.float64)
-        sum_NW[at], square_NW[at] = seen_LW.sum(axis=0), (seen_LW**2).sum(axis=0)
+        sum_NW[unit], square_NW[unit] = seen_LW.sum(axis=0), (seen_LW**2).sum(axis=0)
     scales = []
     for fit in fits:
         places = mask_NL[fit.train_T].sum()
@@ -67,14 +67,14 @@ class Mlps(nn.Module):
     """One hidden layer of 256: relu(x A + a) B + b."""
 
     def __init__(self, x_RNF: Tensor, fits: Sequence[ReaderFit], classes: int) -> None:
-        """Features are standardised for each network."""
+        """Take features standardised for each network."""
         super().__init__()
         wide = x_RNF.shape[2]
         self.x_RNF = x_RNF
-        self.a_RFH = first_weights(fits, (wide, HIDDEN), (2 / wide) ** 0.5)
-        self.a_R1H = first_weights(fits, (1, HIDDEN), 0.0)
-        self.b_RHK = first_weights(fits, (HIDDEN, classes), HIDDEN**-0.5)
-        self.b_R1K = first_weights(fits, (1, classes), 0.0)
+        self.a_RFH = initial_weights(fits, (wide, HIDDEN), (2 / wide) ** 0.5)
+        self.a_R1H = initial_weights(fits, (1, HIDDEN), 0.0)
+        self.b_RHK = initial_weights(fits, (HIDDEN, classes), HIDDEN**-0.5)
+        self.b_R1K = initial_weights(fits, (1, classes), 0.0)
 
     def forward(self, at_B: Tensor) -> Tensor:
         """Logits [R, B, K]."""
@@ -83,7 +83,7 @@ class Mlps(nn.Module):
 
 
 class Attentives(nn.Module):
-    """sum_l softmax_l(q . x_l) x_l, then a linear layer; x is standardised over all places."""
+    """sum_l softmax_l(q . x_l) x_l, then a linear layer; x is standardised over all positions."""
 
     def __init__(
         self,
@@ -93,21 +93,21 @@ class Attentives(nn.Module):
         fits: Sequence[ReaderFit],
         classes: int,
     ) -> None:
-        """Features are 0 where the mask is False; a scale for each network."""
+        """Take features that are 0 where the mask is False, and a scale for each network."""
         super().__init__()
         wide = x_NLW.shape[2]
         self.x_NLW = x_NLW
         self.hidden_NL1 = ~torch.from_numpy(np.ascontiguousarray(mask_NL))[..., None]
         self.mean_1RW = torch.from_numpy(np.stack([s.mean_F for s in scales])).float()[None]
         self.deviation_RW = torch.from_numpy(np.stack([s.deviation_F for s in scales])).float()
-        self.query_RW = first_weights(fits, (wide,), wide**-0.5)
-        self.out_RWK = first_weights(fits, (wide, classes), wide**-0.5)
-        self.out_R1K = first_weights(fits, (1, classes), 0.0)
+        self.query_RW = initial_weights(fits, (wide,), wide**-0.5)
+        self.out_RWK = initial_weights(fits, (wide, classes), wide**-0.5)
+        self.out_R1K = initial_weights(fits, (1, classes), 0.0)
 
     def forward(self, at_B: Tensor) -> Tensor:
         """Logits [R, B, K]."""
         x_BLW = self.x_NLW[at_B]
-        # The mean would add one number to all places, which a softmax does not see.
+        # The mean would add the same number at all positions, which a softmax ignores.
         score_BLR = x_BLW @ (self.query_RW / self.deviation_RW).T
         weight_BLR = score_BLR.masked_fill(self.hidden_NL1[at_B], -torch.inf).softmax(dim=1)
         seen_BRW = weight_BLR.transpose(1, 2) @ x_BLW
@@ -115,10 +115,10 @@ class Attentives(nn.Module):
         return torch.baddbmm(self.out_R1K, scaled_RBW, self.out_RWK)
 
 
-def first_weights(
+def initial_weights(
     fits: Sequence[ReaderFit], shape: tuple[int, ...], deviation: float
 ) -> nn.Parameter:
-    """Normal weights [R, ...], those of each network by its own seed."""
+    """Draw normal weights [R, ...], each network with its own seed."""
     rows = [
         generator(fit.seed, "weights", str(shape)).normal(0.0, 1.0, shape) * deviation
         for fit in fits
@@ -134,9 +134,9 @@ def train_networks(
     effort: Effort,
     learning_rate: float,
 ) -> list[IntArray]:
-    """Train to the end, or until no network becomes better; the classes of each fit's test units.
+    """Train until no network improves, or to the end; return the classes of each fit's test units.
 
-    Those of a network are its answers at its least loss on the part that says when to stop.
+    Each network answers with the weights of its best validation loss.
     """
     task = NetworkTask(module, fits, count=count, effort=effort, learning_rate=learning_rate)
     Trainer(task).run(on_step=task.stops_after)
@@ -144,7 +144,7 @@ def train_networks(
 
 
 class NetworkTask(Task[Tensor]):
-    """Networks of one shape; a batch is the numbers of its units, the same for all networks."""
+    """Networks of one shape; a batch is the indices of its units, the same for all networks."""
 
     name = "networks of a probe"
     steps_per_epoch: int
@@ -167,10 +167,10 @@ class NetworkTask(Task[Tensor]):
         )
         self._count, self._patience = count, effort.patience
         truth_RN = np.zeros((len(fits), count), dtype=np.int64)
-        # A unit that is not a network's own has no weight there.
+        # A unit that is not in a network's training fold has weight 0 there.
         fit_RN, stop_RN = np.zeros((2, len(fits), count), dtype=np.float32)
         for r, fit in enumerate(fits):
-            truth_RN[r, fit.train_T] = fit.told_T
+            truth_RN[r, fit.train_T] = fit.label_T
             is_stop_T = fit.inner_T == 0
             fit_RN[r, fit.train_T[~is_stop_T]] = 1 / (~is_stop_T).sum()
             stop_RN[r, fit.train_T[is_stop_T]] = 1 / is_stop_T.sum()
@@ -182,7 +182,7 @@ class NetworkTask(Task[Tensor]):
         self.answer_RN = torch.zeros((len(fits), count), dtype=torch.long)
 
     def batch(self, step: int) -> Tensor:
-        """Units in an order of the epoch."""
+        """Return units in a random order that changes every epoch."""
         epoch, at = divmod(step, self.steps_per_epoch)
         if epoch != self._epoch:
             rng = generator(self.seed, "order", str(epoch))
@@ -190,26 +190,26 @@ class NetworkTask(Task[Tensor]):
         return self._order[at * BATCH : (at + 1) * BATCH]
 
     def loss(self, batch: Tensor, step: int) -> Tensor:
-        """Mean cross-entropy of each network, summed over networks."""
+        """Return the mean cross-entropy of each network, summed over networks."""
         loss_RB = _losses(self.module(batch), self._truth_RN[:, batch])
-        # Weights sum to 1 over all batches of an epoch, not over this one.
+        # Weights sum to 1 over all batches of an epoch, not over this batch.
         return (loss_RB * self._fit_RN[:, batch]).sum() * (self._count / len(batch))
 
     def learning_rate(self, step: int) -> float:
-        """The same at every step."""
+        """Return the same rate at every step."""
         return self.optimizer.learning_rate
 
     def stops_after(self, state: TrainState, numbers: Mapping[str, Tensor]) -> bool:
-        """After an epoch: notes answers of networks that became better, and when none does."""
-        epoch, rest = divmod(state.step, self.steps_per_epoch)
-        if rest:
+        """After each epoch, store answers of networks that improved; stop when none improves."""
+        epoch, step_in_epoch = divmod(state.step, self.steps_per_epoch)
+        if step_in_epoch:
             return False
         with torch.no_grad():
-            every = [self.module(at_B) for at_B in torch.split(torch.arange(self._count), BATCH)]
-            logit_RNK = torch.cat(every, dim=1)
-            held_R = (_losses(logit_RNK, self._truth_RN) * self._stop_RN).sum(dim=1)
-        better_R = held_R < self._least_R
-        self._least_R = torch.where(better_R, held_R, self._least_R)
+            logits = [self.module(at_B) for at_B in torch.split(torch.arange(self._count), BATCH)]
+            logit_RNK = torch.cat(logits, dim=1)
+            validation_R = (_losses(logit_RNK, self._truth_RN) * self._stop_RN).sum(dim=1)
+        better_R = validation_R < self._least_R
+        self._least_R = torch.where(better_R, validation_R, self._least_R)
         self.answer_RN[better_R] = logit_RNK[better_R].argmax(dim=2)
         self._better_epoch = epoch if bool(better_R.any()) else self._better_epoch
         return epoch - self._better_epoch >= self._patience

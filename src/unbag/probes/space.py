@@ -1,10 +1,9 @@
-"""Vectors of images and captions that probes ask for, and the geometry they are compared with.
+"""Vectors of images and captions for probes, and the geometry that compares them.
 
-A space is a model (`EncoderSpace`) or constructed, so that its verdict is known beforehand
-(`unbag.probes.reference_spaces`). It remembers vectors: probes ask freely.
+A space is a model (`EncoderSpace`) or a constructed reference with known verdicts
+(`unbag.probes.reference_spaces`). It caches its vectors, so probes can ask for them repeatedly.
 
-Dimensions: N images or captions, D joint space, M gallery, L patches or
-words, W width of a layer.
+Dimensions: N images or captions, D joint space, M gallery, L patches or words, W width of a layer.
 """
 
 from __future__ import annotations
@@ -41,23 +40,23 @@ class Space(Protocol):
 
     @property
     def name(self) -> str:
-        """What a table calls it."""
+        """Name in tables."""
 
     @property
     def fingerprint(self) -> str:
-        """Changes whenever a vector could."""
+        """Identity of the vectors: changes whenever a vector could change."""
 
     @property
     def damaged(self) -> Mapping[str, str]:
-        """Name of each image that could not be opened so far, with the reason."""
+        """Names of the images that could not be opened so far, with the reasons."""
 
     @property
     def layers(self) -> LayerView | None:
-        """What stands after each layer; None where the model does not show it."""
+        """Features of each layer; None where the model does not expose them."""
 
     @property
     def tokens(self) -> TokenView | None:
-        """Patches and words in the joint space; None where the model does not show them."""
+        """Patches and words in the joint space; None where the model does not expose them."""
 
     def images(self, images: Sequence[ImageSource]) -> FloatArray:
         """Unit vectors [N, D]; NaN for an image that cannot be opened."""
@@ -67,27 +66,27 @@ class Space(Protocol):
 
 
 class LayerView(Protocol):
-    """Layers of both encoders: 0 enters the first block, the last enters the projection.
+    """Layers of both encoders: 0 is the input of the first block, the last that of the projection.
 
-    Vectors are not at unit norm, and NaN for an image that cannot be opened. An encoder of a kind
-    that cannot be taken apart raises UnbagError.
+    Vectors are not normalised, and NaN for an image that cannot be opened. An encoder whose layers
+    cannot be read raises UnbagError.
     """
 
     @property
     def picture_depth(self) -> int:
-        """Number of layers of images, the first and the last included."""
+        """Number of layers of the image encoder, input and output included."""
 
     @property
     def caption_depth(self) -> int:
-        """Number of layers of captions."""
+        """Number of layers of the text encoder."""
 
     def images(
         self, images: Sequence[ImageSource], layers: Sequence[int]
     ) -> tuple[TokenFeatures, ...]:
-        """The layers asked for (-1 is the last), in one pass over the images."""
+        """Return these layers (-1 is the last), in one pass over the images."""
 
     def captions(self, captions: Sequence[str], layers: Sequence[int]) -> tuple[TokenFeatures, ...]:
-        """Likewise; captions are padded to the longest."""
+        """Return these layers; captions are padded to the longest."""
 
 
 class TokenView(Protocol):
@@ -105,48 +104,50 @@ TIE = 1e-6
 
 
 def unit(vector_ND: FloatArray) -> FloatArray:
-    """At length 1; NaN where there is no direction."""
+    """Normalise to length 1; NaN for vectors of length 0."""
     length_N1 = np.linalg.norm(vector_ND, axis=-1, keepdims=True)
     with np.errstate(invalid="ignore", divide="ignore"):
-        # What cancels out to rounding errors has no direction either.
+        # Vectors that cancel out up to rounding have no direction either.
         return np.where(length_N1 > 1e-12, vector_ND / length_N1, np.nan)
 
 
 def cosines(first_ND: FloatArray, second_ND: FloatArray) -> FloatArray:
-    """Row with row, [N]."""
-    found: FloatArray = (unit(first_ND) * unit(second_ND)).sum(axis=-1)
-    return found
+    """Return the cosine of each row with the same row of the other, [N]."""
+    cosine_N: FloatArray = (unit(first_ND) * unit(second_ND)).sum(axis=-1)
+    return cosine_N
 
 
 def centred(vector_ND: FloatArray, gallery_MD: FloatArray) -> FloatArray:
-    """Around the mean of the gallery: vectors of one model lie in a cone, and share its axis."""
+    """Subtract the mean of the gallery: vectors of one model lie in a cone, and share its axis."""
     axis_D: FloatArray = gallery_MD.mean(axis=0)
     return vector_ND - axis_D
 
 
 def spearman(first_ND: FloatArray, second_ND: FloatArray) -> FloatArray:
-    """Rank correlation of the D numbers, row with row, [N]; NaN for a constant vector.
+    """Return the rank correlation of the D numbers of each two rows, [N]; NaN for constant vectors.
 
     Source: Li et al. 2024, section 3.2. A high cosine does not mean that vectors hold no
     difference: (10, 11, 12) and (12, 11, 10) have cosine 0.989 and correlation -1.
     """
     from scipy.stats import rankdata
 
-    rank = [np.asarray(rankdata(one, axis=-1), dtype=float) for one in (first_ND, second_ND)]
-    first, second = (one - one.mean(axis=-1, keepdims=True) for one in rank)
+    ranks = [
+        np.asarray(rankdata(ranks_ND, axis=-1), dtype=float) for ranks_ND in (first_ND, second_ND)
+    ]
+    first, second = (ranks_ND - ranks_ND.mean(axis=-1, keepdims=True) for ranks_ND in ranks)
     return cosines(first, second)
 
 
 Encoder = TypeVar("Encoder", bound=DualEncoder)
 Features = TypeVar("Features")
 BATCH = 256
-"""Inputs that are encoded at once."""
+"""Inputs per batch."""
 LAYERS_BATCH = 32
-"""Inputs whose layers are in memory at once: a layer is a hundred times the size of its vector."""
+"""Inputs per batch where layers are read: a layer is a hundred times the size of a vector."""
 
 
 class EncoderSpace:
-    """The vectors of a model, kept in memory, and on disk if there is a cache."""
+    """The vectors of a model, cached in memory, and on disk with a cache folder."""
 
     def __init__(
         self,
@@ -156,7 +157,7 @@ class EncoderSpace:
         batch_size: int = BATCH,
         progress: Progress | None = None,
     ) -> None:
-        """Nothing is encoded before it is asked for."""
+        """Encode nothing yet: vectors are computed on first use."""
         self.encoder = encoder
         self.name = encoder.name
         self.fingerprint = encoder.fingerprint
@@ -174,17 +175,17 @@ class EncoderSpace:
         self._caption: dict[str, FloatArray] = {}
 
     def images(self, images: Sequence[ImageSource]) -> FloatArray:
-        """Unit vectors [N, D] in double precision; NaN for an image that cannot be opened."""
+        """Return unit vectors [N, D] in double precision; NaN for images that cannot be opened."""
         keys = [image.key for image in images]
         self._encode({k: p for k, p in zip(keys, images, strict=True) if k not in self._image})
-        # Where nothing could be opened so far, the width is not known.
+        # The width is not known before an image could be opened.
         width = _width(self._image)
         empty_D = np.full(width, np.nan)
         rows = [self._image[key] for key in keys]
         return np.array([row if len(row) == width else empty_D for row in rows]).reshape(-1, width)
 
     def captions(self, captions: Sequence[str]) -> FloatArray:
-        """Unit vectors [N, D] in double precision."""
+        """Return unit vectors [N, D] in double precision."""
         self._encode({}, tuple(dict.fromkeys(c for c in captions if c not in self._caption)))
         rows = [self._caption[caption] for caption in captions]
         return np.array(rows).reshape(-1, _width(self._caption))
@@ -193,18 +194,18 @@ class EncoderSpace:
         if not images and not captions:
             return
         plan = Plan(tuple(images.values()), tuple(images), captions, captions)
-        found = embed(
+        embeddings = embed(
             self.encoder,
             plan,
             cache=self._cache,
             batch_size=self._batch,
             progress=self._progress,
         )
-        self.damaged.update(found.damaged)
+        self.damaged.update(embeddings.damaged)
         if images:
-            self._image.update(zip(images, found.image_ND.astype(float), strict=True))
+            self._image.update(zip(images, embeddings.image_ND.astype(float), strict=True))
         if captions:
-            self._caption.update(zip(captions, found.caption_ND.astype(float), strict=True))
+            self._caption.update(zip(captions, embeddings.caption_ND.astype(float), strict=True))
 
 
 def _width(known: Mapping[str, FloatArray]) -> int:
@@ -212,10 +213,10 @@ def _width(known: Mapping[str, FloatArray]) -> int:
 
 
 class _InnerView(Generic[Encoder]):
-    """Extracts what an encoder shows of its encoders; each different input once a call."""
+    """Extracts inner features of an encoder, each unique input once per call."""
 
     def __init__(self, encoder: Encoder, progress: Progress, damaged: dict[str, str]) -> None:
-        """Images that cannot be opened go to `damaged`."""
+        """Collect images that cannot be opened in `damaged`."""
         self._encoder = encoder
         self._progress = progress
         self._damaged = damaged
@@ -244,7 +245,7 @@ class _InnerView(Generic[Encoder]):
         encode: Callable[[list[str]], Features],
         put: Callable[[Sequence[str], Features], None],
     ) -> None:
-        # Those of like length together.
+        # Sorted by length, for little padding.
         unique = sorted(dict.fromkeys(captions), key=lambda caption: (len(caption), caption))
         extract_texts(
             self._encoder,
@@ -262,7 +263,7 @@ class EncoderLayers(_InnerView[LayerEncoder]):
 
     @cached_property
     def picture_depth(self) -> int:
-        """Found by asking for one grey image."""
+        """Number of layers, found by encoding one grey image."""
         from PIL import Image
 
         pixels = self._encoder.prepare(Image.new("RGB", (64, 64), (128, 128, 128)))
@@ -270,25 +271,25 @@ class EncoderLayers(_InnerView[LayerEncoder]):
 
     @cached_property
     def caption_depth(self) -> int:
-        """Found by asking for one caption."""
+        """Number of layers, found by encoding one caption."""
         return len(self._encoder.text_layers(["a"]).vector_NLW)
 
     def images(
         self, images: Sequence[ImageSource], layers: Sequence[int]
     ) -> tuple[TokenFeatures, ...]:
-        """The layers asked for, in one pass over the different images."""
-        kept = [_LayerVectors() for _ in layers]
-        put = partial(_keep, kept, layers)
+        """Return these layers, in one pass over the unique images."""
+        vectors = [_LayerVectors() for _ in layers]
+        put = partial(_add_layers, vectors, layers)
         self._extract_images(images, self._encoder.image_layers, put)
         keys = [image.key for image in images]
-        return tuple(one.features(keys) for one in kept)
+        return tuple(layer_vectors.features(keys) for layer_vectors in vectors)
 
     def captions(self, captions: Sequence[str], layers: Sequence[int]) -> tuple[TokenFeatures, ...]:
-        """Likewise; captions are padded to the longest."""
-        kept = [_LayerVectors() for _ in layers]
-        put = partial(_keep, kept, layers)
+        """Return these layers; captions are padded to the longest."""
+        vectors = [_LayerVectors() for _ in layers]
+        put = partial(_add_layers, vectors, layers)
         self._extract_captions(captions, self._encoder.text_layers, put)
-        return tuple(one.features(captions) for one in kept)
+        return tuple(layer_vectors.features(captions) for layer_vectors in vectors)
 
 
 class EncoderTokens(_InnerView[TokenEncoder]):
@@ -296,15 +297,15 @@ class EncoderTokens(_InnerView[TokenEncoder]):
 
     def images(self, images: Sequence[ImageSource]) -> TokenFeatures:
         """Patches, row by row from the top left."""
-        kept = _LayerVectors()
-        self._extract_images(images, self._encoder.encode_patches, kept.add_tokens)
-        return kept.features([image.key for image in images])
+        vectors = _LayerVectors()
+        self._extract_images(images, self._encoder.encode_patches, vectors.add_tokens)
+        return vectors.features([image.key for image in images])
 
     def captions(self, captions: Sequence[str]) -> TokenFeatures:
         """Words or their pieces."""
-        kept = _LayerVectors()
-        self._extract_captions(captions, self._encoder.encode_tokens, kept.add_tokens)
-        return kept.features(captions)
+        vectors = _LayerVectors()
+        self._extract_captions(captions, self._encoder.encode_tokens, vectors.add_tokens)
+        return vectors.features(captions)
 
 
 class _LayerVectors:
@@ -315,36 +316,36 @@ class _LayerVectors:
         self.mask_L: dict[str, BoolArray] = {}
         self.pooled_W: dict[str, Vectors] = {}
 
-    def add(self, keys: Sequence[str], found: TokenFeatures) -> None:
-        self.add_tokens(keys, found)
-        if found.pooled_NW is not None:
-            pooled_NW = found.pooled_NW.float().cpu().numpy()
+    def add(self, keys: Sequence[str], features: TokenFeatures) -> None:
+        self.add_tokens(keys, features)
+        if features.pooled_NW is not None:
+            pooled_NW = features.pooled_NW.float().cpu().numpy()
             self.pooled_W.update(zip(keys, pooled_NW, strict=True))
 
-    def add_tokens(self, keys: Sequence[str], found: TokenFeatures) -> None:
-        """Without the pooled vector."""
-        vector_NLW = found.vector_NLW.float().cpu().numpy()
+    def add_tokens(self, keys: Sequence[str], features: TokenFeatures) -> None:
+        """Add features without the pooled vector."""
+        vector_NLW = features.vector_NLW.float().cpu().numpy()
         self.vector_LW.update(zip(keys, vector_NLW, strict=True))
-        self.mask_L.update(zip(keys, found.mask_NL.cpu().numpy(), strict=True))
+        self.mask_L.update(zip(keys, features.mask_NL.cpu().numpy(), strict=True))
 
     def features(self, keys: Sequence[str]) -> TokenFeatures:
-        """In the order of the keys; NaN for those that are not there."""
+        """Return features in the order of the keys; NaN for missing keys."""
         import torch
 
-        shapes = [one.shape for one in self.vector_LW.values()] or [(1, 1)]
-        long, wide = max(shape[0] for shape in shapes), shapes[0][1]
-        vector_NLW = np.full((len(keys), long, wide), np.nan, dtype=np.float32)
-        mask_NL = np.zeros((len(keys), long), dtype=np.bool_)
-        pooled_NW = np.full((len(keys), wide), np.nan, dtype=np.float32)
-        for at, key in enumerate(keys):
+        shapes = [vector_LW.shape for vector_LW in self.vector_LW.values()] or [(1, 1)]
+        length, width = max(shape[0] for shape in shapes), shapes[0][1]
+        vector_NLW = np.full((len(keys), length, width), np.nan, dtype=np.float32)
+        mask_NL = np.zeros((len(keys), length), dtype=np.bool_)
+        pooled_NW = np.full((len(keys), width), np.nan, dtype=np.float32)
+        for row, key in enumerate(keys):
             if key not in self.vector_LW:
                 continue
-            # Padding is zeros, so that sums over a mask never meet NaN.
-            vector_NLW[at] = 0
-            vector_NLW[at, : len(self.vector_LW[key])] = self.vector_LW[key]
-            mask_NL[at, : len(self.mask_L[key])] = self.mask_L[key]
+            # Padding is 0, so that masked sums never meet NaN.
+            vector_NLW[row] = 0
+            vector_NLW[row, : len(self.vector_LW[key])] = self.vector_LW[key]
+            mask_NL[row, : len(self.mask_L[key])] = self.mask_L[key]
             if key in self.pooled_W:
-                pooled_NW[at] = self.pooled_W[key]
+                pooled_NW[row] = self.pooled_W[key]
         return TokenFeatures(
             torch.from_numpy(vector_NLW),
             torch.from_numpy(mask_NL),
@@ -352,8 +353,8 @@ class _LayerVectors:
         )
 
 
-def _keep(
-    kept: Sequence[_LayerVectors], layers: Sequence[int], keys: Sequence[str], found: Layers
+def _add_layers(
+    vectors: Sequence[_LayerVectors], layers: Sequence[int], keys: Sequence[str], features: Layers
 ) -> None:
-    for one, layer in zip(kept, layers, strict=True):
-        one.add(keys, found[layer])
+    for layer_vectors, layer in zip(vectors, layers, strict=True):
+        layer_vectors.add(keys, features[layer])

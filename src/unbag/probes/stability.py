@@ -1,12 +1,12 @@
-"""The probe `stability`: how little noise or rotation turns the preferences of a model.
+"""The probe `stability`: how little noise or rotation flips the preferences of a model.
 
 A unit vector v prefers c to n by the margin m = v (c - n). The smallest rotation of v that reaches
-the boundary between the two is exactly asin(m / |c - n|): v stands at that angle to the plane at
-right angles to c - n. Gaussian noise on v, equal in all D directions and of expected squared length
-(size |v|)^2, turns the preference with the chance Phi(-m sqrt(D) / (size |c - n|)); this is exact,
-and renormalising v afterwards changes nothing, since no scale changes a sign. The formulas are
-ours; the question is that of Li et al. 2024: vectors that nearly agree may still hold a difference.
-Limits: noise of a real channel, such as compression, is not equal in all directions.
+the boundary between the two is exactly asin(m / |c - n|), the angle between v and the plane
+orthogonal to c - n. Isotropic Gaussian noise on v, with expected squared length (size |v|)^2, flips
+the preference with probability Phi(-m sqrt(D) / (size |c - n|)); this is exact, and renormalising v
+afterwards changes nothing, since scaling does not change a sign. The formulas are ours; the
+question is that of Li et al. 2024: nearly equal vectors may still encode a difference. Limits:
+real noise, such as compression, is not isotropic.
 
 Dimensions: N comparisons, M some of them, D space.
 """
@@ -40,7 +40,7 @@ from unbag.probes.base import (
     mean,
     statistic,
 )
-from unbag.probes.sampling import choose_pairs, choose_rows, cluster_of, hashed, is_swap, told_part
+from unbag.probes.sampling import choose_pairs, choose_rows, cluster_of, hashed, is_swap, part_note
 from unbag.probes.space import TIE, Space, cosines, unit
 from unbag.runs.progress import Progress
 from unbag.types import FloatArray, IntArray
@@ -48,10 +48,10 @@ from unbag.types import FloatArray, IntArray
 NAME = "stability"
 SAME_WORDS, IMAGES = ", same words", ", images"
 SIZES = (0.05, 0.10)
-"""Of noise, relative to the vector."""
-LEAST_RANKED = 3
-"""Numbers that a rank correlation needs."""
-MOST_POINTS = 400
+"""Sizes of the noise, relative to the vector."""
+MIN_RANKED = 3
+"""Minimum number of values for a rank correlation."""
+MAX_POINTS = 400
 Rounding = Literal["bfloat16", "float16"]
 ROUNDINGS: tuple[Rounding, ...] = ("bfloat16", "float16")
 BETWEEN = {
@@ -62,91 +62,93 @@ BETWEEN = {
 
 
 class StabilityThresholds(Thresholds):
-    """Of the share that is right, then of the share of that which noise of 10 % turns."""
+    """Thresholds on the share that is right, and on the share of these that noise of 10 % flips."""
 
-    CHANCE = 0.5, "preferences are right no more often than by chance if their interval reaches it"
+    CHANCE = 0.5, "preferences are at chance if the interval of the share that is right reaches it"
     UNSURE = (
         0.75,
-        "half way from chance to all: an interval from chance to above it decides nothing",
+        "half way from chance to 1: an interval from chance to above it does not decide",
     )
-    FIRM = 0.1, "much is needed if noise turns surely less than this share"
-    FRAGILE = 0.25, "very little is needed if noise turns surely more than this share"
+    FIRM = 0.1, "much noise is needed if the interval of the share flipped lies below this"
+    FRAGILE = (
+        0.25,
+        "very little noise is enough if the interval of the share flipped lies above this",
+    )
 
 
-_TOLD = (
-    "{right} of preferences between {between} are right; a rotation of {angle:degrees} takes the "
-    "middle one of these away, and noise of 10 % turns {flipped} of them{against}."
+_MEASURED = (
+    "{right} of preferences between {between} are right; the median rotation that flips one of "
+    "these is {angle:degrees}, and noise of 10 % flips {flipped} of them{against}."
 )
 VERDICTS: Mapping[str, tuple[Tone, str]] = {
-    "unknown": ("told", "Not known: no preference between vectors that are numbers."),
+    "unknown": ("told", "Not measured: no vectors to compare are finite."),
     "none of few": (
         "mixed",
-        "Not decided: none of {right:n} preferences between {between} is right, too few to say "
-        "more.",
+        "Not decided: none of {right:n} preferences between {between} is right, too few to decide.",
     ),
-    "none": ("fails", "Nothing holds them: all preferences between {between} are {ties}{at}."),
-    "undecided": ("mixed", f"Not decided: {_TOLD}"),
-    "chance": ("fails", f"It decides no better than chance: {_TOLD}"),
-    "fragile": ("fails", f"Very little: {_TOLD}"),
-    "firm": ("holds", f"Much is needed: {_TOLD}"),
-    "some": ("mixed", f"Some noise is enough: {_TOLD}"),
+    "none": ("fails", "All preferences between {between} are {ties}{at}."),
+    "undecided": ("mixed", f"Not decided: {_MEASURED}"),
+    "chance": ("fails", f"Its preferences are at chance: {_MEASURED}"),
+    "fragile": ("fails", f"Very little noise is enough: {_MEASURED}"),
+    "firm": ("holds", f"Much noise is needed: {_MEASURED}"),
+    "some": ("mixed", f"Some noise is enough: {_MEASURED}"),
 }
 PHRASES = {
-    "at": ", {angle:degrees}",
-    "less": "; over all kinds, the more alike the two the less it takes ({correlation})",
-    "more": "; over all kinds, the more alike the two the more it takes ({correlation})",
+    "at": " (median angle {angle:degrees})",
+    "less": "; over all kinds, more similar candidates need less rotation ({correlation})",
+    "more": "; over all kinds, more similar candidates need more rotation ({correlation})",
 }
 ABOUT = """\
 An image v prefers its caption c to a false one n by the margin v (c - n), all of unit length. The
-angle is the smallest rotation of v that takes this preference away, exactly asin(margin / |c - n|);
-given in degrees of the preferences that are right, with a tie at 0 degrees. Flipped: the share
-of right preferences that Gaussian noise on v would turn, equal in all D directions, with 5 or 10 %
-of the length of v; the chance of each is exactly Phi(-sin(angle) sqrt(D) / size), whether v is
-brought back to unit length or not. The same for a caption between two images. Against the cosine:
-Spearman's rank correlation of the angle with the cosine of the two that are compared; below 0, the
-more alike they are the less it takes. Changed by bfloat16 or float16: the share of all preferences
-that differ when vectors are kept in that precision. The question follows Li et al. 2024, the
-formulas are ours. Limits: noise of a real channel is not equal in all directions, and a model that
-is surely wrong is stable too; look at the share that is right first."""
+angle is the smallest rotation of v that flips this preference, exactly asin(margin / |c - n|); it
+is reported in degrees for right preferences, with ties at 0 degrees. Flipped: the share of right
+preferences that isotropic Gaussian noise on v flips, with 5 or 10 % of the length of v; the
+probability of each is exactly Phi(-sin(angle) sqrt(D) / size), whether v is normalised again or
+not. The same for a caption between two images. Against the cosine: Spearman's rank correlation of
+the angle with the cosine of the two candidates; below 0, more similar candidates need less
+rotation. Changed by bfloat16 or float16: the share of all preferences that differ when vectors are
+stored in that precision. The question follows Li et al. 2024, the formulas are ours. Limits: real
+noise is not isotropic, and a model that is confidently wrong is stable too; look at the share that
+is right first."""
 
 
 def _ask(
-    subject: ProbedModel, material: ProbeData, options: Options, progress: Progress
+    subject: ProbedModel, data: ProbeData, options: Options, progress: Progress
 ) -> ProbeResult:
     if subject.space is None:
-        return ProbeResult(NAME, skipped=f"{subject.name} has no vectors of images and captions")
-    return stability(subject.space, material, options)
+        return ProbeResult(NAME, skipped=f"{subject.name} has no image and caption vectors")
+    return stability(subject.space, data, options)
 
 
-def say(finding: ProbeResult) -> Verdict:
-    """Of the group of the headline: chance and ties fail, then what noise of 10 % turns decides."""
-    suffix = finding.headline.removeprefix("angle")
-    right, angle = finding[f"right{suffix}"].estimate, finding[f"angle{suffix}"].estimate
-    flipped = finding[f"flipped at 10 %{suffix}"].estimate
-    at = StabilityThresholds
+def say(result: ProbeResult) -> Verdict:
+    """Judge the headline group: chance and ties fail, else the share that noise of 10 % flips."""
+    suffix = result.headline.removeprefix("angle")
+    right, angle = result[f"right{suffix}"].estimate, result[f"angle{suffix}"].estimate
+    flipped = result[f"flipped at 10 %{suffix}"].estimate
+    thresholds = StabilityThresholds
     if not right.n:
         case = "unknown"
     elif not right.value:
-        case = "none of few" if angle.value != 0 and right.high > at.UNSURE else "none"
-    elif right.low <= at.CHANCE:
-        case = "undecided" if right.high > at.UNSURE else "chance"
-    elif flipped.low > at.FRAGILE:
+        case = "none of few" if angle.value != 0 and right.high > thresholds.UNSURE else "none"
+    elif right.low <= thresholds.CHANCE:
+        case = "undecided" if right.high > thresholds.UNSURE else "chance"
+    elif flipped.low > thresholds.FRAGILE:
         case = "fragile"
     else:
-        case = "firm" if flipped.high < at.FIRM else "some"
+        case = "firm" if flipped.high < thresholds.FIRM else "some"
     is_known = angle.n and angle.value == angle.value
-    against = finding.get(f"angle against cosine{IMAGES if suffix == IMAGES else ''}")
-    said = ""
-    # Where the interval leaves 0 out.
-    if against is not None and (against.estimate.low > 0 or against.estimate.high < 0):
-        phrase = PHRASES["less" if against.estimate.high < 0 else "more"]
-        said = fill(phrase, correlation=against.estimate)
+    correlation = result.get(f"angle against cosine{IMAGES if suffix == IMAGES else ''}")
+    correlation_text = ""
+    # Only if the interval excludes 0.
+    if correlation is not None and (correlation.estimate.low > 0 or correlation.estimate.high < 0):
+        phrase = PHRASES["less" if correlation.estimate.high < 0 else "more"]
+        correlation_text = fill(phrase, correlation=correlation.estimate)
     values: dict[str, Value] = {
         "right": right,
         "between": BETWEEN[suffix],
         "angle": angle,
         "flipped": flipped,
-        "against": said,
+        "against": correlation_text,
         "ties": "ties" if angle.value == 0 else "ties or wrong",
         "at": fill(PHRASES["at"], angle=angle) if is_known else "",
     }
@@ -154,88 +156,92 @@ def say(finding: ProbeResult) -> Verdict:
 
 
 STABILITY = Probe(
-    NAME, "How little turns its preferences?", ABOUT, _ask, say, tuple(StabilityThresholds)
+    NAME, "How little noise flips its preferences?", ABOUT, _ask, say, tuple(StabilityThresholds)
 )
 
 
-def stability(space: Space, material: ProbeData, options: Options) -> ProbeResult:
-    """How firm the preferences of any space of vectors are."""
-    rows = [row for row in material.rows if row.negative is not None]
-    pairs = [pair for pair in material.pairs if pair.captions is not None]
+def stability(space: Space, data: ProbeData, options: Options) -> ProbeResult:
+    """Measure how stable the preferences of any space of vectors are."""
+    rows = [row for row in data.rows if row.negative is not None]
+    pairs = [pair for pair in data.pairs if pair.captions is not None]
     if not rows and not pairs:
         needs = "captions with hard negatives, or pairs of images with a caption each"
-        return ProbeResult(NAME, skipped=f"{material.about}: it needs {needs}")
-    kept, kept_pairs = choose_rows(rows, options), choose_pairs(pairs, options)
+        return ProbeResult(NAME, skipped=f"{data.about}: it needs {needs}")
+    chosen_rows, chosen_pairs = choose_rows(rows, options), choose_pairs(pairs, options)
     notes = (
-        "A preference that is wrong does not count: see how many are right first.",
-        *told_part(len(kept), len(rows), "rows"),
-        *told_part(len(kept_pairs), len(pairs), "pairs of images"),
+        "Wrong preferences do not count: look at the share that is right first.",
+        *part_note(len(chosen_rows), len(rows), "rows"),
+        *part_note(len(chosen_pairs), len(pairs), "pairs of images"),
     )
     quantities: list[Quantity] = []
     plots: list[Scatter] = []
-    if kept:
-        asked = of_rows(space, kept)
-        swap_M = np.flatnonzero([is_swap(row) for row in kept])
+    if chosen_rows:
+        by_captions = compare_captions(space, chosen_rows)
+        swap_M = np.flatnonzero([is_swap(row) for row in chosen_rows])
         if len(swap_M):
-            # First, since the verdict is about captions that differ in order alone, if any do.
-            quantities += firmness(asked.at(swap_M), SAME_WORDS, options, is_swap=True)
-        quantities += firmness(asked, "", options) + by_cosine(asked, "", options)
+            # First, since the verdict is about captions that differ only in order, if any.
+            quantities += firmness(by_captions.at(swap_M), SAME_WORDS, options, is_swap=True)
+        quantities += firmness(by_captions, "", options) + by_cosine(by_captions, "", options)
         quantities += [
-            asked.mean(options)(
-                f"changed by {to}",
-                asked.changed[to],
-                about=f"Share of preferences that differ, or are lost, with vectors in {to}",
+            by_captions.mean(options)(
+                f"changed by {precision}",
+                by_captions.changed[precision],
+                about=f"Share of preferences that flip or become ties with vectors in {precision}",
                 better="lower",
                 is_rate=True,
             )
-            for to in ROUNDINGS
+            for precision in ROUNDINGS
         ]
-        plots.append(_scatter(asked, "captions", options))
-    if kept_pairs:
-        between = of_pairs(space, kept_pairs)
-        quantities += firmness(between, IMAGES, options) + by_cosine(between, IMAGES, options)
-        plots.append(_scatter(between, "pictures", options))
-    headline = next(one.name for one in quantities if one.name.startswith("angle"))
+        plots.append(_scatter(by_captions, "captions", options))
+    if chosen_pairs:
+        by_images = compare_images(space, chosen_pairs)
+        quantities += firmness(by_images, IMAGES, options) + by_cosine(by_images, IMAGES, options)
+        plots.append(_scatter(by_images, "images", options))
+    headline = next(quantity.name for quantity in quantities if quantity.name.startswith("angle"))
     return ProbeResult(NAME, tuple(quantities), headline, tuple(plots), notes)
 
 
-def _scatter(asked: Compared, what: str, options: Options) -> Scatter:
-    every = [at for at in range(len(asked.units)) if np.isfinite(asked.found.angle_N[at])]
-    chosen = sorted(every, key=lambda at: hashed(asked.units[at]))
+def _scatter(compared: Compared, candidates: str, options: Options) -> Scatter:
+    valid = [
+        place
+        for place in range(len(compared.units))
+        if np.isfinite(compared.decisions.angle_N[place])
+    ]
+    chosen = sorted(valid, key=lambda place: hashed(compared.units[place]))
     return Scatter(
-        title=f"Firmness between two {what}",
-        x=f"cosine of the two {what}",
+        title=f"Firmness between two {candidates}",
+        x=f"cosine of the two {candidates}",
         y="degrees to the boundary",
         points=tuple(
             ScatterPoint(
-                float(asked.found.cosine_N[at]),
-                float(asked.found.angle_N[at]),
-                asked.kinds[at],
-                asked.units[at],
+                float(compared.decisions.cosine_N[place]),
+                float(compared.decisions.angle_N[place]),
+                compared.kinds[place],
+                compared.units[place],
             )
-            for at in (chosen if options.is_full else chosen[:MOST_POINTS])
+            for place in (chosen if options.is_full else chosen[:MAX_POINTS])
         ),
         lines=(("boundary", 0.0),),
-        about="Below the boundary a preference is wrong. A tie stands on it.",
+        about="Below the boundary a preference is wrong; on it, a tie.",
     )
 
 
 def firmness(
-    asked: Compared, suffix: str, options: Options, *, is_swap: bool = False
+    compared: Compared, suffix: str, options: Options, *, is_swap: bool = False
 ) -> list[Quantity]:
-    """Share that is right, the angle of these, and what noise turns of them.
+    """Return the share that is right, the angle of these, and the share of them that noise flips.
 
     Args:
-        asked: Comparisons.
-        suffix: What the name of each quantity ends with.
-        options: How to resample.
-        is_swap: Both captions have the same words, so that a bag of words ties.
+        compared: Comparisons.
+        suffix: Suffix of the name of each quantity.
+        options: Settings of the intervals.
+        is_swap: Both captions have the same words, so a bag of words ties.
     """
-    right_N, held_N = asked.found.right, np.nan_to_num(asked.found.held)
-    angle_N = np.nan_to_num(asked.found.angle_N)
+    right_N, not_wrong_N = compared.decisions.right, np.nan_to_num(compared.decisions.is_not_wrong)
+    angle_N = np.nan_to_num(compared.decisions.angle_N)
     tie = 0.0 if is_swap else None
-    over_all = asked.mean(options)
-    right = over_all(
+    over_comparisons = compared.mean(options)
+    right = over_comparisons(
         f"right{suffix}",
         right_N,
         about="Share of preferences that are right; a tie is not",
@@ -245,111 +251,112 @@ def firmness(
     )
 
     def median(place_M: IntArray) -> float:
-        kept_M = angle_N[place_M][held_N[place_M] > 0]
+        kept_M = angle_N[place_M][not_wrong_N[place_M] > 0]
         return float(np.median(kept_M)) if len(kept_M) else float("nan")
 
-    middle = statistic(
+    median_angle = statistic(
         f"angle{suffix}",
         median,
         len(angle_N),
-        about="Median rotation, in degrees, that takes a right preference away; a tie is at 0",
+        about="Median rotation, in degrees, that flips a right preference; a tie is at 0",
         options=options,
-        clusters=asked.clusters,
+        clusters=compared.clusters,
         known=Known(bag=tie),
         better="higher",
     )
-    average = over_all(
+    mean_angle = over_comparisons(
         f"mean angle{suffix}",
-        angle_N * held_N,
-        about="The same, as a mean",
-        weight_N=held_N,
+        angle_N * not_wrong_N,
+        about="Mean rotation, in degrees, that flips a right preference; a tie is at 0",
+        weight_N=not_wrong_N,
         known=Known(bag=tie),
         better="higher",
     )
     is_right_N = np.nan_to_num(right_N)
     flips = [
-        over_all(
+        over_comparisons(
             f"flipped at {size:.0%}{suffix}".replace("%", " %"),
-            flip_chance(angle_N, width=asked.width, size=size) * is_right_N,
-            about="Share of right preferences that noise of this relative size on the vector turns",
+            flip_chance(angle_N, width=compared.width, size=size) * is_right_N,
+            about="Share of right preferences that noise of this relative size on the vector flips",
             weight_N=is_right_N,
             better="lower",
             is_rate=True,
         )
         for size in SIZES
     ]
-    return [right, middle, average, *flips]
+    return [right, median_angle, mean_angle, *flips]
 
 
-def by_cosine(asked: Compared, suffix: str, options: Options) -> list[Quantity]:
-    """Rank correlation of the angle with the cosine of the two, over what is right."""
-    is_right_N = asked.found.right == 1
-    correlation = rank_correlation(asked.found.angle_N, asked.found.cosine_N)
+def by_cosine(compared: Compared, suffix: str, options: Options) -> list[Quantity]:
+    """Return the rank correlation of angle and cosine over right preferences."""
+    is_right_N = compared.decisions.right == 1
+    correlation = rank_correlation(compared.decisions.angle_N, compared.decisions.cosine_N)
     return [
         statistic(
             f"angle against cosine{suffix}",
             lambda place_M: correlation(place_M[is_right_N[place_M]]),
             len(is_right_N),
-            about="Rank correlation of the angle with the cosine of the two that are compared",
+            about="Rank correlation of the angle with the cosine of the two candidates",
             options=options,
-            clusters=asked.clusters,
+            clusters=compared.clusters,
         )
     ]
 
 
 @dataclass(frozen=True, eq=False)
 class Compared:
-    """Comparisons with what is known of each."""
+    """Comparisons of two candidates, with names."""
 
     units: tuple[str, ...]
     clusters: tuple[str, ...]
     kinds: tuple[str, ...]
-    found: Decisions
+    decisions: Decisions
     changed: dict[Rounding, FloatArray]
     width: int
 
     def at(self, place_M: IntArray) -> Compared:
-        """Some of them."""
+        """Return the comparisons at these places."""
         units, clusters, kinds = (
-            tuple(one[at] for at in place_M) for one in (self.units, self.clusters, self.kinds)
+            tuple(array[place] for place in place_M)
+            for array in (self.units, self.clusters, self.kinds)
         )
-        every = (self.found.margin_N, self.found.angle_N, self.found.cosine_N)
-        found = Decisions(*(one[place_M] for one in every))
+        arrays = (self.decisions.margin_N, self.decisions.angle_N, self.decisions.cosine_N)
+        decisions = Decisions(*(array[place_M] for array in arrays))
         changed = {name: value_N[place_M] for name, value_N in self.changed.items()}
-        return Compared(units, clusters, kinds, found, changed, self.width)
+        return Compared(units, clusters, kinds, decisions, changed, self.width)
 
     def mean(self, options: Options) -> partial[Quantity]:
-        """`unbag.probes.base.mean` over all, or over those with a weight."""
+        """Return `unbag.probes.base.mean` over all comparisons."""
         tags = [{"kind": kind} for kind in self.kinds]
         return partial(mean, options=options, units=self.units, clusters=self.clusters, tags=tags)
 
 
-def of_rows(space: Space, rows: Sequence[Row]) -> Compared:
-    """An image between its caption and a false one."""
-    there = [row for row in rows if row.negative is not None]
+def compare_captions(space: Space, rows: Sequence[Row]) -> Compared:
+    """Compare the caption of each image with a false one."""
+    rows_with_negative = [row for row in rows if row.negative is not None]
     return _compared(
-        space.images([row.image for row in there]),
-        space.captions([row.caption for row in there]),
-        space.captions([row.negative or "" for row in there]),
-        [(row.id, cluster_of(row), row.kind) for row in there],
+        space.images([row.image for row in rows_with_negative]),
+        space.captions([row.caption for row in rows_with_negative]),
+        space.captions([row.negative or "" for row in rows_with_negative]),
+        [(row.id, cluster_of(row), row.kind) for row in rows_with_negative],
     )
 
 
-def of_pairs(space: Space, pairs: Sequence[ImagePair]) -> Compared:
-    """A caption between the image it is true of and the other one, both captions of a pair."""
-    every = [
-        (caption, *images, (f"{pair.id}/{at}", pair.cluster or pair.id, pair.relation))
+def compare_images(space: Space, pairs: Sequence[ImagePair]) -> Compared:
+    """Compare for both captions of a pair the image it is true of with the other one."""
+    comparisons = [
+        (caption, *images, (f"{pair.id}/{number}", pair.cluster or pair.id, pair.relation))
         for pair in pairs
         if pair.captions is not None
-        for at, (caption, images) in enumerate(
+        for number, (caption, images) in enumerate(
             zip(pair.captions, ((pair.first, pair.second), (pair.second, pair.first)), strict=True)
         )
     ]
     return _compared(
-        space.captions([one[0] for one in every]),
-        space.images([one[1] for one in every]),
-        space.images([one[2] for one in every]),
-        [one[3] for one in every],
+        space.captions([comparison[0] for comparison in comparisons]),
+        space.images([comparison[1] for comparison in comparisons]),
+        space.images([comparison[2] for comparison in comparisons]),
+        [comparison[3] for comparison in comparisons],
     )
 
 
@@ -359,22 +366,24 @@ def _compared(
     wrong_ND: FloatArray,
     names: Sequence[tuple[str, str, str]],
 ) -> Compared:
-    changed = {to: changed_by(to, vector_ND, right_ND, wrong_ND) for to in ROUNDINGS}
+    changed = {
+        precision: changed_by(precision, vector_ND, right_ND, wrong_ND) for precision in ROUNDINGS
+    }
     units, clusters, kinds = zip(*names, strict=True) if names else ((), (), ())
-    found = decide(vector_ND, right_ND, wrong_ND)
-    return Compared(units, clusters, kinds, found, changed, vector_ND.shape[-1])
+    decisions = decide(vector_ND, right_ND, wrong_ND)
+    return Compared(units, clusters, kinds, decisions, changed, vector_ND.shape[-1])
 
 
 @dataclass(frozen=True, eq=False)
 class Decisions:
-    """Comparisons, one number each; NaN where a vector is missing."""
+    """Values per comparison; NaN where a vector is missing."""
 
     margin_N: FloatArray
-    """Above 0 where the right one is preferred; 0 where a difference is only rounding."""
+    """Above 0 where the right candidate is preferred; 0 where the difference is only rounding."""
     angle_N: FloatArray
     """Degrees to the boundary: below 0 on the wrong side, 0 for a tie."""
     cosine_N: FloatArray
-    """Of the two that are compared."""
+    """Cosine of the two candidates."""
 
     @property
     def right(self) -> FloatArray:
@@ -382,25 +391,25 @@ class Decisions:
         return np.where(np.isnan(self.margin_N), np.nan, self.margin_N > 0)
 
     @property
-    def held(self) -> FloatArray:
-        """1 where it is right or tied: a tie is held at no angle at all."""
+    def is_not_wrong(self) -> FloatArray:
+        """1 where it is right or tied, else 0; NaN if unknown."""
         return np.where(np.isnan(self.margin_N), np.nan, self.margin_N >= 0)
 
 
 def decide(vector_ND: FloatArray, right_ND: FloatArray, wrong_ND: FloatArray) -> Decisions:
-    """Row by row, the right one of two against the wrong one."""
+    """Compare the right with the wrong candidate, row by row."""
     vector_ND, right_ND, wrong_ND = unit(vector_ND), unit(right_ND), unit(wrong_ND)
-    way_ND = right_ND - wrong_ND
-    margin_N: FloatArray = (vector_ND * way_ND).sum(axis=-1)
+    difference_ND = right_ND - wrong_ND
+    margin_N: FloatArray = (vector_ND * difference_ND).sum(axis=-1)
     margin_N = np.where(np.abs(margin_N) <= TIE, 0.0, margin_N)
-    length_N = np.linalg.norm(way_ND, axis=-1)
+    length_N = np.linalg.norm(difference_ND, axis=-1)
     sine_N = margin_N / np.where(margin_N == 0, 1.0, length_N)
     angle_N = np.degrees(np.arcsin(np.clip(sine_N, -1, 1)))
     return Decisions(margin_N, angle_N, cosines(right_ND, wrong_ND))
 
 
 def flip_chance(angle_N: FloatArray, *, width: int, size: float) -> FloatArray:
-    """Chance that noise of this size, relative to the vector, turns each preference.
+    """Return the probability that noise of this relative size flips each preference.
 
     Args:
         angle_N: Degrees to the boundary.
@@ -414,14 +423,14 @@ def flip_chance(angle_N: FloatArray, *, width: int, size: float) -> FloatArray:
 
 
 def changed_by(
-    to: Rounding, vector_ND: FloatArray, right_ND: FloatArray, wrong_ND: FloatArray
+    precision: Rounding, vector_ND: FloatArray, right_ND: FloatArray, wrong_ND: FloatArray
 ) -> FloatArray:
-    """1 where vectors kept in this precision prefer another one, or none, else 0; NaN unknown.
+    """Return 1 where vectors in this precision prefer the other candidate or none, else 0.
 
-    Sums are exact: only what is kept is rounded.
+    Only the stored vectors are rounded, not the sums. NaN if unknown.
     """
     before_N = _sides(vector_ND, right_ND, wrong_ND)
-    after_N = _sides(*(rounded(one, to) for one in (vector_ND, right_ND, wrong_ND)))
+    after_N = _sides(*(rounded(vectors, precision) for vectors in (vector_ND, right_ND, wrong_ND)))
     return np.where(np.isnan(before_N + after_N), np.nan, before_N != after_N)
 
 
@@ -429,36 +438,38 @@ def _sides(vector_ND: FloatArray, right_ND: FloatArray, wrong_ND: FloatArray) ->
     return np.sign(decide(vector_ND, right_ND, wrong_ND).margin_N)
 
 
-def rounded(vector_ND: FloatArray, to: Rounding) -> FloatArray:
-    """To the nearest number of this precision, the even one of two that are as near."""
-    if to == "float16":
+def rounded(vector_ND: FloatArray, precision: Rounding) -> FloatArray:
+    """Round to this precision, half to even."""
+    if precision == "float16":
         return vector_ND.astype(np.float16).astype(float)
     bits = np.ascontiguousarray(vector_ND, dtype=np.float32).view(np.uint32)
-    # bfloat16 is the upper half of single precision; NaN must not be carried over into infinity.
+    # bfloat16 is the upper half of single precision; the carry must not turn NaN into infinity.
     even = (bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)
     return np.where(np.isnan(vector_ND), np.nan, even.view(np.float32).astype(float))
 
 
 def rank_correlation(first_N: FloatArray, second_N: FloatArray) -> Callable[[IntArray], float]:
-    """Spearman's correlation of any units, by their places, equal values at their mean rank.
+    """Return a function that computes Spearman's correlation of the units at some places.
 
-    Values are put in order once, so that thousands of resamples cost little. NaN for fewer than
-    three units, and where one side is constant.
+    Equal values have their mean rank. Values are sorted once, so thousands of resamples are cheap.
+    NaN for fewer than three units, and where one side is constant.
     """
-    first_M, second_M = (np.unique(one, return_inverse=True)[1] for one in (first_N, second_N))
+    first_M, second_M = (
+        np.unique(values_N, return_inverse=True)[1] for values_N in (first_N, second_N)
+    )
 
     def of(place_M: IntArray) -> float:
-        if len(place_M) < LEAST_RANKED:
+        if len(place_M) < MIN_RANKED:
             return float("nan")
-        one, other = _centred_ranks(first_M[place_M]), _centred_ranks(second_M[place_M])
-        return float(cosines(one, other))
+        values_N, second_rank = _centred_ranks(first_M[place_M]), _centred_ranks(second_M[place_M])
+        return float(cosines(values_N, second_rank))
 
     return of
 
 
 def _centred_ranks(code_M: IntArray) -> FloatArray:
-    """Around their mean; equal codes share theirs."""
+    """Return ranks minus their mean; equal codes share their mean rank."""
     count = np.bincount(code_M)
     rank = np.cumsum(count) - (count - 1) / 2
-    found: FloatArray = rank[code_M] - (len(code_M) + 1) / 2
-    return found
+    centred_M: FloatArray = rank[code_M] - (len(code_M) + 1) / 2
+    return centred_M

@@ -1,13 +1,13 @@
 """The probe `superposition`: whether the vector of a pair is the sum of the vectors of its parts.
 
-Claim (S1, section 3.2): the vector of an image with two things that is closest to both and far
-from all M others is the normalised sum of theirs. The exact optimum is the direction of
+Claim (S1, section 3.2): the best vector for an image of two things, close to both and far from all
+M others, is their normalised sum. The exact optimum is the direction of
 w = 2 (i(x1) + i(x2)) - sum of all M; the claim follows only if that sum is about 0, that is, if
-M times `cone` is small. Real vectors lie in a cone, so everything is measured raw and around the
-gallery's mean. Limits: vectors of single things must not be out of the model's experience.
+M times `cone` is small. Real vectors lie in a cone, so everything is measured raw and centred on
+the gallery's mean. Limits: images of single things must not be unusual for the model.
 
-Dimensions: N pairs, B rings, S things or pairs of a ring, K colourings, M gallery of single things,
-D space.
+Dimensions: N pairs, B rings, S things or pairs of a ring, K colour assignments, M gallery
+of single things, D space.
 """
 
 from __future__ import annotations
@@ -47,30 +47,33 @@ HEADLINE = "sum, centred"
 
 
 class SuperpositionThresholds(Thresholds):
-    """Of cosines."""
+    """Thresholds on cosines."""
 
     MARGIN = (
         0.1,
-        "a pair is a sum if its own is nearer than another pair's by surely more than this",
+        "a pair is a sum if its own sum is nearer than another pair's by surely more than this",
     )
-    MERGED = 0.95, "images above it are taken for the same, as by the probe agreement"
+    MERGED = 0.95, "images with a cosine above this are merged, as in the probe agreement"
 
 
 MARGIN = SuperpositionThresholds.MARGIN
-_TOLD = (
-    "The vector of an image of two things is {how} the sum of theirs: around the mean, cosine "
-    "{own}, and {other} for the sum of two other things in the same colours. With their colours "
-    "exchanged, images have cosine {exchanged}"
+_COSINES = (
+    "The vector of an image of two things is {how} the sum of the vectors of both: its centred "
+    "cosine is {own} with this sum, and {other} with the sum of two other things in the same "
+    "colours. Images with exchanged colours have cosine {exchanged}"
 )
 VERDICTS: Mapping[str, tuple[Tone, str]] = {
     "unknown": (
         "told",
-        "Nothing could be measured: around their mean, the vectors have no direction.",
+        "Not measured: after subtracting the mean, the vectors have no direction.",
     ),
-    "no sum": ("told", f"{_TOLD}."),
-    "merged": ("fails", f"{_TOLD}: a sum forgets what belongs to what."),
-    "undecided": ("mixed", f"{_TOLD}: whether that is one image is not decided."),
-    "beside": ("told", f"{_TOLD}: what belongs to what is there beside the sum."),
+    "no sum": ("told", f"{_COSINES}."),
+    "merged": ("fails", f"{_COSINES}: a sum does not encode which thing has which colour."),
+    "undecided": ("mixed", f"{_COSINES}: whether the model merges these is not decided."),
+    "encoded": (
+        "told",
+        f"{_COSINES}: which thing has which colour is encoded in addition to the sum.",
+    ),
 }
 _SHOWN = (
     "sum, centred",
@@ -81,20 +84,20 @@ _SHOWN = (
     "pair elsewhere",
     "colours exchanged",
 )
-NO_VECTORS = "has no vectors of images: there is nothing to add up"
+NO_VECTORS = "has no image vectors to add up"
 ABOUT = f"""\
 Claim (methods.md 4.5; source S1, section 3.2): i(x,y) is the normalised sum of i(x) and i(y).
 Cosines of i(x,y) with that sum, with the exact optimum 2 (i(x) + i(y)) - sum of all M things, with
 each part, with the sum of another pair in the same colours and at the same places, and with that of
-a pair of another ring; raw, and around the mean of the M single things, since vectors lie in a
-cone. Supported if, around the mean, the own sum is nearer than the other pair's in the same colours
-by surely more than {MARGIN:g}. The cone is the length of the mean unit vector of the M things; the
-derivation needs M times the cone to be small against the length of the sum. If attributes add up
-too, i(x_a,y_b) is i(x_b,y_a): their cosine is reported, and the fit of i(x_a,y_b) =
-((1 - shrink) (i(x) + i(y)) + p t(a) + q t(b)) / 2 with the share of squared length it explains
-(which a cone makes large by itself). Each i(.) is the mean over 8 or 16 images. Limits: single
-things must not be strange to the model; a sum of vectors is a sum of whatever is drawn, colours
-included, hence the baseline in the same colours."""
+a pair of another ring; raw, and centred on the mean of the M single things, since vectors lie in a
+cone. Supported if the centred cosine with its own sum exceeds that with the other pair's in the
+same colours, with an interval above {MARGIN:g}. The cone is the length of the mean unit vector of
+the M things; the derivation needs M times the cone to be small against the length of the sum. If
+attributes add up too, i(x_a,y_b) is i(x_b,y_a): their cosine is reported, and the fit of i(x_a,y_b)
+= ((1 - shrink) (i(x) + i(y)) + p t(a) + q t(b)) / 2 with the share of squared length it explains
+(which a cone makes large by itself). Each i(.) is the mean over 8 or 16 images. Limits: images of
+single things must not be unusual for the model; vectors add up whatever is drawn, colours included,
+hence the baseline in the same colours."""
 _PARTS = (
     ("sum", "cosine of i(x,y) with the normalised sum of i(x) and i(y)"),
     ("optimum", "cosine of i(x,y) with the exact optimum for a gallery of all single things"),
@@ -104,31 +107,37 @@ _PARTS = (
 )
 
 
-def ask(
-    subject: ProbedModel, material: ProbeData, options: Options, progress: Progress
-) -> ProbeResult:
-    """Draw the scenes, encode them and measure; skipped without vectors or without scenes."""
-    found = draw_concepts(NAME, subject, material, options, no_vectors=NO_VECTORS)
-    return found if isinstance(found, ProbeResult) else superposed_pairs(found, options)
+def ask(subject: ProbedModel, data: ProbeData, options: Options, progress: Progress) -> ProbeResult:
+    """Draw scenes, encode them and measure; skipped without vectors or without scenes."""
+    concepts = draw_concepts(NAME, subject, data, options, no_vectors=NO_VECTORS)
+    return concepts if isinstance(concepts, ProbeResult) else superposed_pairs(concepts, options)
 
 
-def say(finding: ProbeResult) -> Verdict:
-    """Whether pairs are sums, and what becomes of colours that are exchanged."""
-    above = finding["sum above other pair, centred"].estimate
-    if not above.n:
+def say(result: ProbeResult) -> Verdict:
+    """Say whether pairs are sums, and how near images with exchanged colours are."""
+    margin = result["sum above other pair, centred"].estimate
+    if not margin.n:
         return Verdict(*VERDICTS["unknown"])
     own, other, exchanged = (
-        finding[name].estimate
+        result[name].estimate
         for name in ("sum, centred", "other pair, centred", "colours exchanged")
     )
-    at = SuperpositionThresholds
-    if not above.low > MARGIN:
-        case, how = "no sum", "perhaps close to" if above.high > MARGIN else "not close to"
-    elif exchanged.low > at.MERGED:
-        case, how = "merged", "close to"
+    thresholds = SuperpositionThresholds
+    if not margin.low > MARGIN:
+        case, closeness = "no sum", "perhaps close to" if margin.high > MARGIN else "not close to"
+    elif exchanged.low > thresholds.MERGED:
+        case, closeness = "merged", "close to"
     else:
-        case, how = "undecided" if exchanged.high > at.MERGED else "beside", "close to"
-    values: dict[str, Value] = {"how": how, "own": own, "other": other, "exchanged": exchanged}
+        case, closeness = (
+            "undecided" if exchanged.high > thresholds.MERGED else "encoded",
+            "close to",
+        )
+    values: dict[str, Value] = {
+        "how": closeness,
+        "own": own,
+        "other": other,
+        "exchanged": exchanged,
+    }
     return Verdict(*VERDICTS[case], values)
 
 
@@ -143,7 +152,7 @@ SUPERPOSITION = Probe(
 
 
 def superposed_pairs(concepts: Concepts, options: Options) -> ProbeResult:
-    """Everything that is asked about sums, on vectors of concepts."""
+    """Measure all quantities on vectors of concepts."""
     quantities = [
         *_sums(concepts, options, is_centred=True),
         *_sums(concepts, options, is_centred=False),
@@ -154,14 +163,14 @@ def superposed_pairs(concepts: Concepts, options: Options) -> ProbeResult:
 
 
 def bars(quantities: Sequence[Quantity]) -> Bars:
-    """The cosines that the claim is about."""
-    known = {one.name: one for one in quantities}
-    chosen = [known[name] for name in _SHOWN if name in known]
+    """Draw the cosines of the claim."""
+    by_name = {quantity.name: quantity for quantity in quantities}
+    chosen = [by_name[name] for name in _SHOWN if name in by_name]
     return Bars(
         "An image of two things and sums of single things",
-        tuple(replace(bar(one, one.name), note=one.about) for one in chosen),
+        tuple(replace(bar(quantity, quantity.name), note=quantity.about) for quantity in chosen),
         is_rate=False,
-        about="Cosines, around the mean of all single things (centred) and as they are.",
+        about="Cosines, centred on the mean of all single things, and raw.",
     )
 
 
@@ -170,20 +179,26 @@ def _sums(concepts: Concepts, options: Options, *, is_centred: bool) -> list[Qua
     place_N = np.arange(count)
     ring_N, pair_N = np.divmod(place_N, THINGS)
     opposite_N = ring_N * THINGS + (pair_N + THINGS // 2) % THINGS
-    found = _compared(concepts, opposite_N, is_centred)
-    values = [found.sum_N, found.optimum_N, found.first_N, found.second_N, found.other_N]
+    compared = _compared(concepts, opposite_N, is_centred)
+    values = [
+        compared.sum_N,
+        compared.optimum_N,
+        compared.first_N,
+        compared.second_N,
+        compared.other_N,
+    ]
     rows = [(name, about, value_N) for (name, about), value_N in zip(_PARTS, values, strict=True)]
     about = "the first of these cosines minus that with the other pair"
-    rows.append(("sum above other pair", about, found.sum_N - found.other_N))
+    rows.append(("sum above other pair", about, compared.sum_N - compared.other_N))
     if len(concepts.rings) > 1:
         rng = generator(options.seed, NAME, str(count))
         step_N = rng.integers(1, len(concepts.rings), size=count)
         elsewhere_N = (place_N + THINGS * step_N) % count
         about = "cosine of i(x,y) with the sum of a pair of another ring"
         rows.append(("pair elsewhere", about, _compared(concepts, elsewhere_N, is_centred).other_N))
-    tail = ", centred" if is_centred else ""
+    suffix = ", centred" if is_centred else ""
     over_pairs = _over_pairs(concepts, options)
-    return [over_pairs(f"{name}{tail}", value_N, about=about) for name, about, value_N in rows]
+    return [over_pairs(f"{name}{suffix}", value_N, about=about) for name, about, value_N in rows]
 
 
 def _compared(concepts: Concepts, other_N: IntArray, is_centred: bool) -> Superposition:
@@ -199,41 +214,45 @@ def _compared(concepts: Concepts, other_N: IntArray, is_centred: bool) -> Superp
 
 
 def _exchanged_and_cone(concepts: Concepts, options: Options) -> Iterator[Quantity]:
-    """Things that have exchanged their colours (one vector, if all were sums), and the cone."""
+    """Measure images with exchanged colours (one vector, if all were sums), and the cone."""
     over_pairs, gallery_MD = _over_pairs(concepts, options), _gallery(concepts)
     first_ND, second_ND = (_flat(concepts.bound_BSKD[:, :, k]) for k in (0, 1))
-    around_N = cosines(centred(first_ND, gallery_MD), centred(second_ND, gallery_MD))
+    centred_N = cosines(centred(first_ND, gallery_MD), centred(second_ND, gallery_MD))
     about, known = "cosine of i(x_a,y_b) with i(x_b,y_a)", Known(bag=1.0)
     yield over_pairs("colours exchanged", cosines(first_ND, second_ND), about=about, known=known)
-    yield over_pairs("colours exchanged, centred", around_N, about=about, known=known)
-    # The length of a mean is the mean of its parts along the axis: so it has an interval.
+    yield over_pairs("colours exchanged, centred", centred_N, about=about, known=known)
+    # The length of a mean is the mean of the projections on its axis: so it has an interval.
     thing_BSD = concepts.thing_BSD
-    along_N = cosines(_flat(thing_BSD), gallery_MD.mean(axis=0))
+    along_axis_N = cosines(_flat(thing_BSD), gallery_MD.mean(axis=0))
     if cone(gallery_MD) < 1e-12:
-        along_N = np.zeros(len(along_N))
+        along_axis_N = np.zeros(len(along_axis_N))
     length_N = np.linalg.norm(_flat(thing_BSD + np.roll(thing_BSD, -1, axis=1)), axis=-1)
-    size = int(np.isfinite(along_N).sum())
-    yield over_pairs("cone", along_N, about="length of the mean vector of single things")
+    size = int(np.isfinite(along_axis_N).sum())
+    yield over_pairs("cone", along_axis_N, about="length of the mean vector of single things")
     about = f"the same times the number M = {size}; the claim needs it far below the next"
-    yield over_pairs("cone times M", size * along_N, about=about)
+    yield over_pairs("cone times M", size * along_axis_N, about=about)
     yield over_pairs("length of the sum", length_N, about="mean length of i(x) + i(y)")
 
 
 def _fit(concepts: Concepts, options: Options) -> list[Quantity]:
     reduced_B44 = _reduced(concepts)
 
-    def read(part: Callable[[Additive], float]) -> Callable[[IntArray], float]:
-        def of(ring_B: IntArray) -> float:
+    def statistic_of(part: Callable[[Additive], float]) -> Callable[[IntArray], float]:
+        def compute(ring_B: IntArray) -> float:
             row_B44 = reduced_B44[ring_B]
             if not row_B44.any():
                 return np.nan
-            both, a, b, pair = (row_B44[..., column] for column in range(4))
-            return part(fit_additive(pair, (both, np.zeros_like(both)), (a, b)))
+            sum_BN, a, b, pair_BN = (row_B44[..., column] for column in range(4))
+            return part(fit_additive(pair_BN, (sum_BN, np.zeros_like(sum_BN)), (a, b)))
 
-        return of
+        return compute
 
-    told: tuple[tuple[str, Callable[[Additive], float], str], ...] = (
-        ("fit: shrink", lambda fit: fit.shrink, "what i(x) + i(y) loses in i(x_a,y_b)"),
+    coefficients: tuple[tuple[str, Callable[[Additive], float], str], ...] = (
+        (
+            "fit: shrink",
+            lambda fit: fit.shrink,
+            "decrease of the weight of i(x) + i(y) in i(x_a,y_b)",
+        ),
         ("fit: p", lambda fit: fit.first, "weight of t(a), the colour of x, in i(x_a,y_b)"),
         ("fit: q", lambda fit: fit.second, "weight of t(b), the colour of y, in i(x_a,y_b)"),
         (
@@ -244,18 +263,18 @@ def _fit(concepts: Concepts, options: Options) -> list[Quantity]:
     )
     count = len(concepts.rings)
     return [
-        statistic(name, read(part), count, about=about, options=options)
-        for name, part, about in told
+        statistic(name, statistic_of(part), count, about=about, options=options)
+        for name, part, about in coefficients
     ]
 
 
 def _reduced(concepts: Concepts) -> FloatArray:
-    """Rows of each ring for the fit, turned so that four are left: least squares stay the same."""
+    """Reduce the rows of each ring to four by a QR decomposition: least squares stay the same."""
     thing_BSD, colour_BKD = concepts.thing_BSD, concepts.colour_BKD
     both_BSKD = np.repeat((thing_BSD + np.roll(thing_BSD, -1, axis=1))[:, :, None], 2, axis=2)
     a_BSKD = np.broadcast_to(colour_BKD[:, None], both_BSKD.shape)
     row_BSKD4 = np.stack([both_BSKD, a_BSKD, a_BSKD[:, :, ::-1], concepts.bound_BSKD], axis=-1)
-    # A row of zeros has no say: vectors without a direction are left out.
+    # Vectors without a direction become rows of zeros, which do not count.
     is_known_BSK11 = np.isfinite(row_BSKD4).all(axis=(3, 4), keepdims=True)
     row_BSKD4 = np.where(is_known_BSK11, row_BSKD4, 0.0)
     rows = [np.linalg.qr(ring.reshape(-1, 4), mode="r") for ring in row_BSKD4]
@@ -263,7 +282,7 @@ def _reduced(concepts: Concepts) -> FloatArray:
 
 
 def _gallery(concepts: Concepts) -> FloatArray:
-    """All single things with a vector: one without would make every mean unknown; else NaN."""
+    """Return all single things with a valid vector, since NaN would spoil the mean; NaN if none."""
     vector_ND = _flat(concepts.thing_BSD)
     known_ND = vector_ND[np.isfinite(vector_ND).all(axis=-1)]
     return known_ND if len(known_ND) else vector_ND[:1]
@@ -274,7 +293,7 @@ def _flat(vector_BSD: FloatArray) -> FloatArray:
 
 
 def _over_pairs(concepts: Concepts, options: Options) -> partial[Quantity]:
-    """`unbag.probes.base.mean` over all pairs of neighbours."""
+    """Return `unbag.probes.base.mean` over all pairs of neighbours."""
     rings = concepts.rings
     return partial(
         mean,
@@ -289,13 +308,13 @@ class Superposition:
     """Cosines of the vectors of pairs, each [N]; NaN where something has no direction."""
 
     sum_N: FloatArray
-    """With the normalised sum of the two."""
+    """Cosine with the normalised sum of the two."""
     optimum_N: FloatArray
-    """With the exact optimum."""
+    """Cosine with the exact optimum."""
     first_N: FloatArray
     second_N: FloatArray
     other_N: FloatArray
-    """With the sum of another pair, the baseline."""
+    """Cosine with the sum of another pair, the baseline."""
 
 
 def superposition(
@@ -307,18 +326,16 @@ def superposition(
     other_N: IntArray,
     is_centred: bool = False,
 ) -> Superposition:
-    """Compare each pair with what its parts predict; `is_centred` takes the cone's axis away.
+    """Compare each pair with the prediction from its parts; `is_centred` subtracts the cone's axis.
 
-    `other_N` is the place of the pair whose sum is the baseline: best one that shares no thing.
+    `other_N` is the index of the pair whose sum is the baseline, preferably without common things.
     """
     if len(pair_ND) < 2:
-        raise UnbagError(
-            f"{len(pair_ND)} pairs", expected="at least two, to compare one by another"
-        )
+        raise UnbagError(f"{len(pair_ND)} pairs", expected="at least two, since pairs are compared")
     if is_centred:
         parts = (pair_ND, first_ND, second_ND, gallery_MD)
         pair_ND, first_ND, second_ND, gallery_MD = (
-            centred(unit(one), unit(gallery_MD)) for one in parts
+            centred(unit(vector_ND), unit(gallery_MD)) for vector_ND in parts
         )
     sum_ND = superposed(first_ND, second_ND)
     return Superposition(
@@ -331,18 +348,18 @@ def superposition(
 
 
 def superposed(first_ND: FloatArray, second_ND: FloatArray) -> FloatArray:
-    """The normalised sum; NaN for antipodal vectors, whose sum has no direction."""
+    """Return the normalised sum; NaN for antipodal vectors, whose sum has no direction."""
     return unit(unit(first_ND) + unit(second_ND))
 
 
 def optimum(first_ND: FloatArray, second_ND: FloatArray, gallery_MD: FloatArray) -> FloatArray:
-    """Unit vectors nearest to both and farthest from the rest of the gallery, which has both."""
+    """Return the unit vectors nearest to both and farthest from the rest of the gallery."""
     both_ND = unit(first_ND) + unit(second_ND)
     return unit(2 * both_ND - unit(gallery_MD).sum(axis=0))
 
 
 def cone(gallery_MD: FloatArray) -> float:
-    """Length of the mean unit vector: 0 for a symmetric cloud, 1 for a single direction."""
+    """Return the length of the mean unit vector: 0 for a symmetric cloud, 1 for one direction."""
     return float(np.linalg.norm(unit(gallery_MD).mean(axis=0)))
 
 
@@ -354,7 +371,7 @@ class Additive:
     first: float
     second: float
     explained: float
-    """Share of the squared length, 1 for all."""
+    """Share of the squared length, from 0 to 1."""
 
 
 def fit_additive(
@@ -362,11 +379,13 @@ def fit_additive(
     things: tuple[FloatArray, FloatArray],
     attributes: tuple[FloatArray, FloatArray],
 ) -> Additive:
-    """Least squares over all pairs and dimensions (S1, equation 9)."""
+    """Fit by least squares over all pairs and dimensions (S1, equation 9)."""
     columns = [things[0] + things[1], attributes[0], attributes[1]]
-    design = np.stack([one.reshape(-1) for one in columns], axis=1) / 2
-    wanted = pair_ND.reshape(-1)
-    found, *_ = np.linalg.lstsq(design, wanted, rcond=None)
-    rest = wanted - design @ found
-    explained = 1 - float(rest @ rest) / float(wanted @ wanted)
-    return Additive(1 - float(found[0]), float(found[1]), float(found[2]), explained)
+    design = np.stack([column.reshape(-1) for column in columns], axis=1) / 2
+    target = pair_ND.reshape(-1)
+    coefficients, *_ = np.linalg.lstsq(design, target, rcond=None)
+    residual = target - design @ coefficients
+    explained = 1 - float(residual @ residual) / float(target @ target)
+    return Additive(
+        1 - float(coefficients[0]), float(coefficients[1]), float(coefficients[2]), explained
+    )

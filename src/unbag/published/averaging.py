@@ -1,4 +1,4 @@
-"""A printed number as the interval it stands for, and the averaging rules that papers follow."""
+"""Printed numbers as intervals, and the averaging rules that papers use."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from types import MappingProxyType
 def averages(
     benchmark: str, cells: Mapping[str, PrintedNumber], *, overall: bool = True, name: str = ""
 ) -> dict[str, tuple[Fraction, Fraction]]:
-    """What the rules of a benchmark make of a row: all overall ones, or the one of this name."""
-    found: dict[str, tuple[Fraction, Fraction]] = {}
+    """Average a row by the rules of a benchmark: all overall rules, or the rule named."""
+    intervals: dict[str, tuple[Fraction, Fraction]] = {}
     for rule in RULES.get(benchmark, ()):
-        wanted = rule.name == name if name else rule.is_overall == overall
-        interval = rule.of(cells) if wanted and rule.name not in found else None
+        is_chosen = rule.name == name if name else rule.is_overall == overall
+        interval = rule.of(cells) if is_chosen and rule.name not in intervals else None
         if interval is not None:
-            found[rule.name] = interval
-    return found
+            intervals[rule.name] = interval
+    return intervals
 
 
 @dataclass(frozen=True)
 class Rule:
-    """An average as the weights of its cells."""
+    """An averaging rule: the weights of its cells."""
 
     name: str
     weights: Mapping[str, Fraction]
-    """Rule of a cell to its weight; they need not add up to 1."""
+    """Weight by the rule of each cell; weights need not add up to 1."""
     is_overall: bool = True
-    """One of those that an average without a stated rule may follow."""
+    """Whether an average without a stated rule may follow this rule."""
 
     def of(self, cells: Mapping[str, PrintedNumber]) -> tuple[Fraction, Fraction] | None:
-        """Least and greatest average of cells so rounded; None where a cell is missing."""
+        """Return the range of the average of rounded cells; None if a cell is missing."""
         if not all(name in cells for name in self.weights):
             return None
         total = sum(self.weights.values())
@@ -44,14 +44,14 @@ class Rule:
 
 @dataclass(frozen=True)
 class PrintedNumber:
-    """What a printed number says: percent, known to half a unit of its last digit."""
+    """A printed percentage, known to half a unit of its last digit."""
 
     value: Fraction
     digits: int
     """Decimals of the percentage."""
     shown_digits: int
-    """The same as this number alone has them: 80 among 79.8 and 90.9 has none, though its table
-    counts with one."""
+    """Decimals of this number as printed: 80 among 79.8 and 90.9 has none, although its table has
+    one."""
     is_score: bool = False
 
     @property
@@ -61,38 +61,38 @@ class PrintedNumber:
 
     @property
     def low(self) -> Fraction:
-        """The least value that is printed like this."""
+        """The smallest value that is printed like this."""
         return self.value - self.half
 
     @property
     def high(self) -> Fraction:
-        """The greatest value that is printed like this."""
+        """The largest value that is printed like this."""
         return self.value + self.half
 
     def agrees(self, low: Fraction, high: Fraction) -> bool:
-        """Whether some value from low to high is printed like this, at the ends either way."""
+        """Return whether a value from low to high is printed like this; ends count."""
         return self.low <= high and low <= self.high
 
     @property
     def alone(self) -> PrintedNumber:
-        """With no more precision than its own digits promise."""
+        """The number with the precision of its own digits only."""
         return PrintedNumber(self.value, self.shown_digits, self.shown_digits, self.is_score)
 
     def __str__(self) -> str:
-        """With its digits: as percent, or a score as it is."""
+        """Format with its digits, as percent or as a score."""
         if self.is_score:
             return f"{float(self.value / 100):.{self.digits + 2}f}"
         return f"{float(self.value):.{self.digits}f}"
 
 
 def nested(groups: Iterable[Iterable[str]]) -> dict[str, Fraction]:
-    """Weights of a mean over groups of the mean over each group's cells."""
+    """Return the weights of the mean over groups of the mean of each group."""
     lists = [list(group) for group in groups]
     return {name: Fraction(1, len(group)) for group in lists for name in group}
 
 
 def plain(names: Iterable[str]) -> dict[str, Fraction]:
-    """Weights of the mean over all."""
+    """Return the weights of the plain mean."""
     return dict.fromkeys(names, Fraction(1))
 
 
@@ -101,7 +101,7 @@ _FAMILIES = {
     "swap": {"swap_obj": 245, "swap_att": 666},
     "add": {"add_obj": 2062, "add_att": 692},
 }
-"""SugarCrepe: rows of each kind, by family."""
+"""Number of rows of each kind of SugarCrepe, by family."""
 
 
 def _sugarcrepe() -> tuple[Rule, ...]:
@@ -114,12 +114,12 @@ def _sugarcrepe() -> tuple[Rule, ...]:
         for cells in families.values()
         for name, rows in cells.items()
     }
-    every = {name: Fraction(rows) for cells in families.values() for name, rows in cells.items()}
+    all_rows = {name: Fraction(rows) for cells in families.values() for name, rows in cells.items()}
     return (
         Rule("macro7", plain(name for cells in families.values() for name in cells)),
         Rule("macro3", nested(families.values())),
         Rule("macro(family)", pooled),
-        Rule("micro", every),
+        Rule("micro", all_rows),
         *(
             Rule(f"macro {family}", plain(cells), is_overall=False)
             for family, cells in families.items()
@@ -145,17 +145,19 @@ def _valse() -> tuple[Rule, ...]:
         return f"micro[instrument={name}]"
 
     counting = "macro counting"
-    each = {name: [cell(i) for i in names] for name, names in VALSE_PHENOMENA.items()}
-    others = [name for what, names in each.items() if what != "counting" for name in names]
-    column = {**each, "counting": [counting]}
+    cells = {name: [cell(i) for i in names] for name, names in VALSE_PHENOMENA.items()}
+    others = [
+        name for phenomenon, names in cells.items() if phenomenon != "counting" for name in names
+    ]
+    columns = {**cells, "counting": [counting]}
     return (
-        # The same three rules from eleven cells, and from nine of which one is a mean of three.
+        # Three rules from nine cells, of which one is a mean of three, and from all eleven cells.
         Rule("macro11", {**plain(others), counting: Fraction(3)}),
         Rule("macro9", plain([*others, counting])),
-        Rule("macro7", nested(column.values())),
-        Rule("macro11", plain(name for names in each.values() for name in names)),
-        Rule("macro9", nested([[name] for name in others] + [each["counting"]])),
-        Rule("macro7", nested(each.values())),
+        Rule("macro7", nested(columns.values())),
+        Rule("macro11", plain(name for names in cells.values() for name in names)),
+        Rule("macro9", nested([[name] for name in others] + [cells["counting"]])),
+        Rule("macro7", nested(cells.values())),
     )
 
 
@@ -177,7 +179,7 @@ def _checklist() -> tuple[Rule, ...]:
     columns = [name for names in cells.values() for name in names]
     return (
         Rule("macro9", plain(columns)),
-        # Where a column is missing, its group's average stands for it.
+        # If a column is missing, the average of its group replaces it.
         Rule("macro9", {name: Fraction(len(names)) for name, names in cells.items()}),
         Rule("macro3", plain(cells)),
         Rule("macro3", nested(cells.values())),
@@ -208,4 +210,4 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType(
         ),
     }
 )
-"""Of each benchmark. Of two with one name the first that has all its cells is taken."""
+"""Rules by benchmark. Of two rules with one name, the first with all its cells applies."""

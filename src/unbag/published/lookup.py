@@ -1,7 +1,7 @@
-"""Published numbers: which model, benchmark, metric and averaging rule each one is for.
+"""Published numbers: the model, benchmark, metric and averaging rule of each.
 
-The tables lie in tables/*.json as their sources print them; doubts.json has what does not add up in
-them, found by a script of the study.
+tables/*.json hold the tables as their sources print them. doubts.json lists inconsistencies in
+them, which a script of the study finds.
 """
 
 from __future__ import annotations
@@ -20,36 +20,36 @@ from unbag.published.averaging import PrintedNumber, averages
 from unbag.types import Published
 
 TABLE_FILES = ("aro", "hard_positives", "ce_clip", "chat_models", "vl_compo", "others")
-"""In the order in which their numbers are listed."""
+"""Tables in the order in which their numbers are listed."""
 NO_CUTOFF = "@?"
-"""Ends the metric of a recall whose source does not say at which rank."""
+"""Suffix of a recall metric whose source does not state the rank."""
 GAP = "-"
-"""A cell of a row that the source leaves empty."""
+"""An empty cell."""
 Unit = Literal["percent", "fraction", "score"]
-"""How a table prints: 59.0, 0.59 (read as percent), or a mean score .234 (no share of anything)."""
+"""Format of a table: 59.0, 0.59 (read as percent), or a mean score .234 (not a fraction)."""
 
 
 def published_for(benchmark: str) -> tuple[Published, ...]:
-    """Every number known for a benchmark, source by source."""
-    return tuple(e.published for e in entries() if e.cell.column.benchmark == benchmark)
+    """Return all published numbers of a benchmark, by source."""
+    return tuple(entry.published for entry in entries() if entry.cell.column.benchmark == benchmark)
 
 
 @dataclass(frozen=True, eq=False)
 class NumberEntry:
-    """A printed number and what it turned out to be."""
+    """A printed number with its interpretation."""
 
     cell: TableCell
     published: Published
 
     @property
     def number(self) -> PrintedNumber:
-        """As printed."""
+        """The number as printed."""
         return self.cell.number
 
 
 @cache
 def entries() -> tuple[NumberEntry, ...]:
-    """Every number of ours, in the order of the tables."""
+    """Return all numbers of our benchmarks, in the order of the tables."""
     return tuple(
         NumberEntry(cell, _published(cell))
         for cell in all_cells()
@@ -60,8 +60,8 @@ def entries() -> tuple[NumberEntry, ...]:
 def _published(cell: TableCell) -> Published:
     benchmark, metric = cell.column.benchmark, cell.column.metric
     if metric.endswith(NO_CUTOFF):
-        known = likely_cutoffs(benchmark, metric)
-        metric = known[0] if len(known) == 1 else metric
+        cutoffs = likely_cutoffs(benchmark, metric)
+        metric = cutoffs[0] if len(cutoffs) == 1 else metric
     return Published(
         model=cell.model,
         metric=metric,
@@ -76,7 +76,7 @@ def _published(cell: TableCell) -> Published:
 
 
 def _rule(cell: TableCell) -> str:
-    """As stated, or the one that fits; of several that fit, the one that most rows follow."""
+    """Return the stated rule, or one that fits, preferring the one that most rows follow."""
     if cell.column.rule is not None:
         return cell.column.rule
     fitting = fitting_rules(cell)
@@ -85,14 +85,14 @@ def _rule(cell: TableCell) -> str:
 
 
 def fitting_rules(cell: TableCell) -> tuple[str, ...]:
-    """Names of the rules that give this average from the cells its source prints."""
-    found = averages(cell.column.benchmark, row(cell))
-    return tuple(name for name, ends in found.items() if cell.number.agrees(*ends))
+    """Return the names of the rules that give this average from the cells of the source."""
+    intervals = averages(cell.column.benchmark, row(cell))
+    return tuple(name for name, interval in intervals.items() if cell.number.agrees(*interval))
 
 
 @cache
 def usual_rule(paper: str, benchmark: str) -> str:
-    """The rule that fits most of the averages a source gives without a rule; empty if none fits."""
+    """Return the rule that fits most averages of a source without a stated rule, or ""."""
     votes = Counter(
         name
         for cell in all_cells()
@@ -106,38 +106,38 @@ def usual_rule(paper: str, benchmark: str) -> str:
 
 @cache
 def likely_cutoffs(benchmark: str, metric: str) -> tuple[str, ...]:
-    """Recalls at a stated rank that other sources print alike for the same models."""
-    way = metric.removesuffix("?")
-    here = [c for c in all_cells() if (c.column.benchmark, c.column.metric) == (benchmark, metric)]
-    there = [
+    """Return recalls at a stated rank that other sources print alike for the same models."""
+    direction = metric.removesuffix("?")
+    cells = [c for c in all_cells() if (c.column.benchmark, c.column.metric) == (benchmark, metric)]
+    candidates = [
         c
         for c in all_cells()
         if c.column.benchmark == benchmark
-        and c.column.metric.startswith(way)
+        and c.column.metric.startswith(direction)
         and c.column.metric != metric
     ]
-    found = dict.fromkeys(
+    metrics = dict.fromkeys(
         other.column.metric
-        for cell in here
-        for other in there
+        for cell in cells
+        for other in candidates
         if other.model == cell.model and cell.number.agrees(other.number.low, other.number.high)
     )
-    return tuple(found)
+    return tuple(metrics)
 
 
 def row(cell: TableCell) -> Mapping[str, PrintedNumber]:
-    """All cells with a rule that the same source prints for that model, by their rule."""
-    found = _rows().get(_row_key(cell), {})
-    return {name: number for name, number in found.items() if name != cell.column.rule}
+    """Return all cells with a rule that the same source prints for the model, by rule."""
+    cells = _rows().get(_row_key(cell), {})
+    return {name: number for name, number in cells.items() if name != cell.column.rule}
 
 
 @cache
 def _rows() -> Mapping[tuple[str, str, str, str, str], Mapping[str, PrintedNumber]]:
-    found: dict[tuple[str, str, str, str, str], dict[str, PrintedNumber]] = {}
+    rows: dict[tuple[str, str, str, str, str], dict[str, PrintedNumber]] = {}
     for cell in all_cells():
         if cell.column.benchmark and cell.column.rule is not None:
-            found.setdefault(_row_key(cell), {}).setdefault(cell.column.rule, cell.number)
-    return found
+            rows.setdefault(_row_key(cell), {}).setdefault(cell.column.rule, cell.number)
+    return rows
 
 
 def _row_key(cell: TableCell) -> tuple[str, str, str, str, str]:
@@ -147,22 +147,22 @@ def _row_key(cell: TableCell) -> tuple[str, str, str, str, str]:
 
 @cache
 def all_cells() -> tuple[TableCell, ...]:
-    """Every number of every table."""
+    """Return all numbers of all tables."""
     return tuple(cell for table in tables() for cell in table.cells())
 
 
 @cache
 def tables() -> tuple[Table, ...]:
-    """All tables, source by source."""
+    """Return all tables, by source."""
     return tuple(
-        _table(one) for name in TABLE_FILES for one in _json(f"tables/{name}.json")["tables"]
+        _table(fields) for name in TABLE_FILES for fields in _json(f"tables/{name}.json")["tables"]
     )
 
 
 def _table(fields: Mapping[str, Any]) -> Table:
     columns = tuple(
-        TableColumn(**{name: _frozen(value) for name, value in one.items()})
-        for one in fields["columns"]
+        TableColumn(**{name: _frozen(value) for name, value in column.items()})
+        for column in fields["columns"]
     )
     mended = frozenset(fields.get("mended", ()))
     return Table(**{**fields, "columns": columns, "mended": mended})
@@ -174,42 +174,42 @@ def _frozen(value: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """One table of one source, number by number."""
+    """A table of a source."""
 
     paper: str
     place: str
-    """Where in it: table 1."""
+    """Place in the paper, such as table 1."""
     columns: tuple[TableColumn, ...]
     rows: Mapping[str, str]
-    """Model to its numbers as printed, with spaces between them and - where there is none."""
+    """Numbers by model as printed, separated by spaces, with - for an empty cell."""
     scoring: str = "cosine"
     digits: int = 1
-    """Decimals of the percentages; one printed with fewer (80 among 79.8) still has these."""
+    """Decimals of the percentages, also of a number printed with fewer (80 among 79.8)."""
     unit: Unit = "percent"
     mended: frozenset[str] = frozenset()
-    """Benchmarks whose known errors the source mended first."""
+    """Benchmarks whose known errors the source corrected first."""
     notes: Mapping[str, str] = field(default_factory=dict)
-    """Benchmark to what else the source did otherwise than we do."""
+    """Other differences from our evaluation, by benchmark."""
 
     @property
     def source(self) -> str:
-        """Paper and place."""
+        """Paper and place in it."""
         return f"{self.paper}, {self.place}"
 
     def cells(self) -> Iterator[TableCell]:
-        """Every number of the table."""
+        """Iterate over the numbers of the table."""
         for model, row in self.rows.items():
             for column, text in zip(self.columns, row.split(), strict=True):
                 if text != GAP:
                     yield TableCell(self, model, column, self.number(text))
 
     def cell(self, model: str, column: str) -> TableCell | None:
-        """The number of one model in one column; None where there is none."""
-        found = (c for c in self.cells() if (c.model, c.column.name) == (model, column))
-        return next(found, None)
+        """Return the number of a model in a column; None if there is none."""
+        cells = (c for c in self.cells() if (c.model, c.column.name) == (model, column))
+        return next(cells, None)
 
     def number(self, text: str) -> PrintedNumber:
-        """One printed number."""
+        """Parse a printed number."""
         value, decimals = Fraction(text), len(text.partition(".")[2])
         if self.unit != "percent":
             value, decimals = 100 * value, decimals - 2
@@ -218,26 +218,26 @@ class Table:
 
 @dataclass(frozen=True)
 class TableColumn:
-    """What the numbers of one column are."""
+    """The meaning of a column."""
 
     name: str
-    """As the source heads it, or shorter."""
+    """Heading in the source, or a shorter form."""
     benchmark: str = ""
-    """Empty for a column that belongs to none of our benchmarks."""
+    """Empty if the column is of none of our benchmarks."""
     metric: str = "accuracy"
     rule: str | None = "micro"
-    """Name of the averaging rule; None where the source averages and does not say how."""
+    """Name of the averaging rule; None if the source averages and does not say how."""
     is_part: bool = False
-    """Part of an average, but no number that one of our rules gives."""
+    """Whether it is only part of an average and no result of our rules."""
     mean_of: tuple[str, ...] = ()
-    """Columns of this table whose plain mean is printed here."""
+    """Columns of this table whose plain mean this is."""
     minus: tuple[str, str] | None = None
-    """Columns of this table whose difference (first minus second) is printed here."""
+    """Columns of this table whose difference (first minus second) this is."""
 
 
 @dataclass(frozen=True, eq=False)
 class TableCell:
-    """One number of a table."""
+    """A number of a table."""
 
     table: Table
     model: str
@@ -246,47 +246,47 @@ class TableCell:
 
 
 def doubts(published: Published) -> tuple[str, ...]:
-    """What is doubtful about one number, in sentences; empty where nothing is known against it."""
+    """Return what is doubtful about a number, one sentence each; empty if nothing is known."""
     return _doubts().get(published, ())
 
 
 @cache
 def _doubts() -> dict[Published, tuple[str, ...]]:
-    found: dict[Published, list[str]] = {}
+    sentences: dict[Published, list[str]] = {}
     for flag in flags():
         for number in flag.concerns:
-            found.setdefault(number, []).append(str(flag))
+            sentences.setdefault(number, []).append(str(flag))
     for remark in _json("doubts.json")["remarks"]:
-        found.setdefault(Published(**remark["number"]), []).append(remark["text"])
-    return {number: tuple(some) for number, some in found.items()}
+        sentences.setdefault(Published(**remark["number"]), []).append(remark["text"])
+    return {number: tuple(texts) for number, texts in sentences.items()}
 
 
 @dataclass(frozen=True)
 class Flag:
-    """Something in a source that does not add up, found from its numbers alone."""
+    """An inconsistency among the numbers of a source."""
 
     source: str
     model: str
     what: str
-    """Which number, and what is wrong with it."""
+    """The number and what is wrong with it."""
     found: str
-    """As the source has it."""
+    """The number that the source prints."""
     expected: str
-    """What would follow instead."""
+    """What follows from the other numbers instead."""
     concerns: tuple[Published, ...] = ()
-    """The numbers of ours that are in doubt by it."""
+    """Numbers of our benchmarks that it puts in doubt."""
 
     def __str__(self) -> str:
-        """One sentence without the source."""
+        """Describe it in one sentence, without the source."""
         return f"{self.what}: {self.found} is printed, {self.expected}"
 
 
 @cache
 def flags() -> tuple[Flag, ...]:
-    """Everything that does not add up in the sources."""
+    """Return all inconsistencies in the sources."""
     return tuple(
-        Flag(**{**one, "concerns": tuple(Published(**number) for number in one["concerns"])})
-        for one in _json("doubts.json")["flags"]
+        Flag(**{**record, "concerns": tuple(Published(**number) for number in record["concerns"])})
+        for record in _json("doubts.json")["flags"]
     )
 
 
@@ -295,31 +295,31 @@ def _json(name: str) -> Any:
 
 
 def published_name(name: str, published_as: str = "") -> str:
-    """What papers call the model of this name; the name itself where nothing else is known.
+    """Return the name of the model in papers, or the name itself if that is not known.
 
-    `published_as` is what the user, or the model itself, says it is.
+    `published_as` is the name that the user or the model itself states.
     """
     return published_as or known_as(name) or name
 
 
 def known_as(name: str) -> str:
-    """What papers call the model that is loaded by this name; empty where that is not sure.
+    """Return the name in papers of the model loaded by this name; empty if that is uncertain.
 
-    A scorer of OpenCLIP is called ARCH/TAG, which says as much as what the user typed. One of
-    transformers is called after the last part of its path only, which says too little.
+    A scorer of OpenCLIP is named ARCH/TAG, which identifies the model. One of transformers is named
+    by the last part of its path, which does not.
     """
-    written = (name, f"open_clip:{name}")
-    return next((m for m, loaded in LOADED_AS.items() if any(w in loaded for w in written)), "")
+    names = (name, f"open_clip:{name}")
+    return next((m for m, loaded in LOADED_AS.items() if any(n in loaded for n in names)), "")
 
 
 def is_same(published: str, name: str) -> bool:
-    """Whether two names are of one model; capitals do not matter."""
+    """Return whether two names are of the same model, ignoring case."""
     return published.casefold() == name.casefold()
 
 
 LOADED_AS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        # In open_clip the tag `openai` itself turns QuickGELU on, which these weights need.
+        # The tag `openai` of open_clip turns on QuickGELU, which these weights need.
         "CLIP ViT-B/32 (openai)": (
             "open_clip:ViT-B-32/openai",
             "open_clip:ViT-B-32-quickgelu/openai",
@@ -342,4 +342,4 @@ LOADED_AS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "LLaVA-1.5-7B": ("hf:llava-hf/llava-1.5-7b-hf",),
     }
 )
-"""Published name to the names under which that very model is loaded; only where this is sure."""
+"""Names that load exactly the model of each published name; only certain ones."""

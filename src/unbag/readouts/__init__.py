@@ -1,1 +1,1 @@
-"""Read-outs of a frozen model beyond one vector: readers of parts, decoders, VLM2Vec."""
+"""Read-outs: models trained on the frozen features of another model, used as scorers."""

@@ -1,6 +1,6 @@
-"""What a read-out is: something trained on a frozen model, that then scores with it.
+"""The interface of read-outs: models that are trained on a frozen model and score with it.
 
-Read-outs are registered by name; `train_readout` is what `unbag train --readout NAME` calls.
+Read-outs are registered by name. `unbag train --readout NAME` calls `train_readout`.
 """
 
 from __future__ import annotations
@@ -22,63 +22,63 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ReadoutJob:
-    """What `unbag train --readout NAME` was asked for, where NAME is a read-out."""
+    """Arguments of `unbag train --readout NAME`."""
 
     model: Model
-    """Frozen: it must come out of training with the same bits."""
+    """The frozen model; training must not change it."""
     spec: str
-    """The name that loads the model, as it was typed."""
+    """The name that loads the model, as the user typed it."""
     pairs: DataConfig
     out: Path
     settings: Sequence[str] = ()
-    """`key=value`, as they were typed behind --set."""
+    """`key=value` strings, as the user typed them after --set."""
     seed: int = 0
     where: TrainingArguments | None = None
-    """None is one CPU, float32."""
+    """Device, precision and so on; None is the CPU in float32."""
     called: str = ""
-    """The read-out as it was typed, where that is not its name: package.module:NAME."""
+    """The read-out as the user typed it, if not by its name: package.module:NAME."""
 
 
 @dataclass(frozen=True)
 class ReadoutTrained:
-    """What a training left behind."""
+    """The result of training a read-out."""
 
     folder: Path
-    """Named behind NAME@ when scoring; holds safetensors and a card."""
+    """Folder to score with (NAME@folder), with safetensors and a model card."""
     is_done: bool
-    """False if somebody stopped it; the same command resumes it."""
+    """False if training was interrupted; the same command resumes it."""
     lines: tuple[str, ...] = field(default=())
-    """Said to the user at the end: numbers that were measured, and the command that scores."""
+    """Final messages for the user: accuracies, and the command that scores."""
 
 
 @runtime_checkable
 class Readout(Protocol):
-    """Registered by name under "readout"."""
+    """A read-out, registered by name under "readout"."""
 
     @property
     def name(self) -> str:
-        """The name under which it is registered."""
+        """Return the name under which it is registered."""
 
     def train(self, job: ReadoutJob, *, progress: Progress) -> ReadoutTrained:
-        """Train, or resume. Wrong settings are refused before anything is computed."""
+        """Train, or resume training. Wrong settings raise an error before anything is computed."""
 
     def scorers(self, model: Model, folder: Path | None) -> list[Scorer]:
-        """For `unbag run --scorer NAME@folder`; None where no folder was named.
+        """Return the scorers for `unbag run --scorer NAME@folder`; `folder` is None without @.
 
-        A folder that was trained for another model is refused, with both fingerprints.
+        A folder that was trained for another model raises an error with both fingerprints.
         """
 
 
 def find_readout(name: str) -> Readout:
-    """A registered read-out, or package.module:NAME."""
-    found = find("readout", name)
-    if not isinstance(found, Readout):
+    """Return the read-out with a registered name, or at package.module:NAME."""
+    readout = find("readout", name)
+    if not isinstance(readout, Readout):
         raise UnbagError(
-            f"the read-out {name!r} is a {type(found).__name__}",
+            f"the read-out {name!r} is a {type(readout).__name__}",
             expected="name, train(job, progress=...) and scorers(model, folder)",
             hint="see unbag.readouts.base",
         )
-    return found
+    return readout
 
 
 def train_readout(
@@ -93,7 +93,7 @@ def train_readout(
     where: TrainingArguments | None = None,
     progress: Progress | None = None,
 ) -> ReadoutTrained:
-    """Train on a model that stays as it is; the same call resumes an interrupted run."""
+    """Train a read-out on a frozen model; the same call resumes an interrupted run."""
     from unbag.runs.progress import Silent
     from unbag.training.repair import DataConfig
 

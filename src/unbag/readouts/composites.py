@@ -1,8 +1,8 @@
-"""Scenes of the world in opposite pairs, with which DCSM is taught (methods.md 7.1).
+"""Opposite pairs of scenes of the world, the training data of DCSM (methods.md 7.1).
 
-Spatial: two things exchanged. Colour and size: what they look like exchanged. Negation: one thing
-and not the other, and the reverse. Each pair comes with two versions of its captions ("a above b"
-and "b below a"); every caption is checked to hold in its own scene only.
+Spatial pairs exchange two things, colour and size pairs their attributes. Negation pairs show one
+thing and not the other. Each pair has two versions of its captions ("a above b" and "b below a"),
+and every caption is checked to hold in its own scene only.
 
 Dimensions: S scenes, N rows (a scene with one version of its caption), B rows of a batch.
 """
@@ -21,7 +21,7 @@ from unbag.errors import UnbagError, unknown_name
 from unbag.models.features import View
 from unbag.readouts.data import STEP, Pool, WorldRows, world_pool
 from unbag.runs.progress import Progress
-from unbag.training.data.world import DEFAULT_PRESET, Told, drawn, encode, find_preset
+from unbag.training.data.world import DEFAULT_PRESET, SceneTexts, drawn, encode, find_preset
 from unbag.types import DualEncoder
 from unbag.world.grammar import And, Has, Not, Obj, Statement, Style, holds, read
 from unbag.world.placement import Look, jittered, place_apart, sample_look
@@ -31,7 +31,7 @@ from unbag.world.stream import Withheld, split_seed, withheld
 from unbag.world.vocabulary import DEFAULT, Relation, World
 
 _TRAIN = 2**30
-"""First of the seeds of the training split that are drawn here; `unbag train` takes others."""
+"""First seed of the training split for these scenes; `unbag train` uses other seeds."""
 
 
 def composites(
@@ -42,24 +42,24 @@ def composites(
     world: World = DEFAULT,
     preset: str = DEFAULT_PRESET,
 ) -> tuple[Quad, ...]:
-    """So many pairs of scenes, kinds and relations taking turns; pair i whatever the count.
+    """Return pairs of scenes with kinds and relations in turn; pair i is the same for any count.
 
-    Combinations that the preset withholds from training are neither shown nor named.
+    Combinations that the preset withholds from training are neither drawn nor named.
     """
-    asked = tuple(kinds) or tuple(KINDS)
-    for kind in asked:
+    chosen_kinds = tuple(kinds) or tuple(KINDS)
+    for kind in chosen_kinds:
         if kind not in KINDS:
             raise unknown_name("kind of composite", kind, KINDS)
     if count < 1:
         raise UnbagError(f"{count} composites", expected="at least one")
-    never = withheld(world, find_preset(preset))
+    withheld_pairs = withheld(world, find_preset(preset))
     entropy = split_seed("train", _TRAIN + seed), crc32(b"composites")
-    found = []
+    quads = []
     for i in range(count):
-        kind, turn = asked[i % len(asked)], i // len(asked)
+        kind, turn = chosen_kinds[i % len(chosen_kinds)], i // len(chosen_kinds)
         rng = np.random.default_rng((*entropy, i))
-        found.append(KINDS[kind](world, rng, FLAT[turn % len(FLAT)], never))
-    return tuple(found)
+        quads.append(KINDS[kind](world, rng, FLAT[turn % len(FLAT)], withheld_pairs))
+    return tuple(quads)
 
 
 def composite_pool(
@@ -71,24 +71,24 @@ def composite_pool(
     device: str = "cpu",
     progress: Progress | None = None,
 ) -> Pool:
-    """Rows 2i and 2i + 1 are opposites; the negative of a row is its opposite's caption.
+    """Return a pool in which rows 2i and 2i + 1 are opposites and each other's negatives.
 
-    Each pair is there with both versions of its captions. Without its negatives
-    (`negatives=false`) and with a crowd as large as the batch, DCSM is taught as in the paper:
-    every row against all others, its opposite among them.
+    Each pair occurs with both versions of its captions. With `negatives=false` and a
+    `contrast_size` as large as the batch, DCSM is trained as in the paper: every row against all
+    others, its opposite among them.
     """
     rows = [_rows(quads[at : at + STEP // 2]) for at in range(0, len(quads), STEP // 2)]
     pool = world_pool(encoder, view, rows, dtype=dtype, device=device, progress=progress)
-    # The second version is in reverse, so that rows of one image are neighbours and those who
-    # hold rows out see where a cut would part them.
+    # The second version has the reverse order, so that rows of one image are neighbours and the
+    # held-out split can avoid separating them.
     place_N = torch.arange(4 * len(quads), device=device)
     row_N = 2 * (place_N // 4) + torch.tensor([0, 1, 1, 0], device=device)[place_N % 4]
     is_second_N = place_N % 4 > 1
-    said_S3 = pool.negative_NK
-    caption_N = torch.where(is_second_N, said_S3[row_N, 1], pool.caption_N[row_N])
-    negative_N = torch.where(is_second_N, said_S3[row_N, 2], said_S3[row_N, 0])
-    # What the truth of a batch follows from, for both versions of each scene.
-    code = {name: torch.cat([one.code[name] for one in rows]) for name in rows[0].code}
+    text_S3 = pool.negative_NK
+    caption_N = torch.where(is_second_N, text_S3[row_N, 1], pool.caption_N[row_N])
+    negative_N = torch.where(is_second_N, text_S3[row_N, 2], text_S3[row_N, 0])
+    # Codes from which the truth of a batch follows, for both versions of each scene.
+    code = {name: torch.cat([block.code[name] for block in rows]) for name in rows[0].code}
     code = {name: value.to(device)[row_N] for name, value in code.items()}
     other_N6 = code["negative_BK6"][:, 1]
     code["caption_B6"] = torch.where(is_second_N[:, None], other_N6, code["caption_B6"])
@@ -106,64 +106,68 @@ def composite_pool(
 
 
 def _rows(quads: Sequence[Quad]) -> WorldRows:
-    """Both scenes of each; beside a caption stand its opposite, and both in the other version."""
-    scenes, told = [], []
-    for one in quads:
+    """Return both scenes of each quad, with caption, opposite caption and their other versions."""
+    scenes, descriptions = [], []
+    for q in quads:
         for side in (0, 1):
-            own, other = ([read(text) for text in one.captions[at]] for at in (side, 1 - side))
-            scenes.append(one.scenes[side])
-            told.append(Told(own[0], (other[0], own[1], other[1]), ()))
-    texts = [[said.text for said in one.negatives if said is not None] for one in told]
+            own, other = ([read(text) for text in q.captions[at]] for at in (side, 1 - side))
+            scenes.append(q.scenes[side])
+            descriptions.append(SceneTexts(own[0], (other[0], own[1], other[1]), ()))
+    texts = [
+        [statement.text for statement in q.negatives if statement is not None] for q in descriptions
+    ]
     return WorldRows(
         tuple(scenes),
-        tuple(one.caption.text for one in told),
+        tuple(q.caption.text for q in descriptions),
         tuple(map(tuple, texts)),
         drawn(scenes),
-        encode(scenes, told),
+        encode(scenes, descriptions),
     )
 
 
-def _exchanged(family: str) -> _Make:
-    """Two things that change places, or looks (`unbag.world.quads`)."""
+def _exchange_maker(family: str) -> _Make:
+    """Return a maker of pairs whose things exchange places or attributes (`unbag.world.quads`)."""
 
-    def make(world: World, rng: Generator, relation: Relation, never: Withheld) -> Quad:
-        return quad(family, world, rng, relation=relation, accept=_accept(never))
+    def make(world: World, rng: Generator, relation: Relation, withheld_pairs: Withheld) -> Quad:
+        return quad(family, world, rng, relation=relation, accept=_is_allowed(withheld_pairs))
 
     return make
 
 
-def _sizes(world: World, rng: Generator, relation: Relation, never: Withheld) -> Quad:
-    """A small thing and a big one, and the same things the other way round."""
+def _size_pair(world: World, rng: Generator, relation: Relation, withheld_pairs: Withheld) -> Quad:
+    """Make a pair with a small and a big thing, and the sizes exchanged in the second scene."""
     while True:
-        a, b = _two_looks(world, rng, never)
+        a, b = _draw_two_looks(world, rng, withheld_pairs)
         first = place_apart(world, (replace(a, size="small"), replace(b, size="large")), rng)
         x, y = first.things
         second = replace(first, things=(replace(x, size="large"), replace(y, size="small")))
         small_a, big_b = Obj(a.shape, size="small"), Obj(b.shape, size="large")
         big_a, small_b = Obj(a.shape, size="large"), Obj(b.shape, size="small")
-        found = _checked(
+        result = _quad_if_valid(
             "size",
             (first, second),
             (_with_big(small_a, big_b), _with_big(big_b, small_a)),
             (_with_big(big_a, small_b), _with_big(small_b, big_a)),
             negative="swap_attributes",
         )
-        if found:
-            return found
+        if result:
+            return result
 
 
 def _with_big(first: Obj, second: Obj) -> Statement:
-    """Said with "big", the word that the published list of functional words has."""
+    """Return a statement that says "big", the word in the published list of functional words."""
     rare = frozenset({(0 if first.size == "large" else 1, "size")})
     return Statement(And(first, second), Style(rare=rare))  # type: ignore[arg-type]
 
 
-def _negation(world: World, rng: Generator, relation: Relation, never: Withheld) -> Quad:
-    """One thing and something else, and the other thing in its place."""
+def _negation_pair(
+    world: World, rng: Generator, relation: Relation, withheld_pairs: Withheld
+) -> Quad:
+    """Make a pair that shows one of two things beside a third, and the other in its place."""
     while True:
-        a, b = _two_looks(world, rng, never)
+        a, b = _draw_two_looks(world, rng, withheld_pairs)
         other = sample_look(world, rng)
-        if other.shape in (a.shape, b.shape) or not _accept(never)(a, other):
+        if other.shape in (a.shape, b.shape) or not _is_allowed(withheld_pairs)(a, other):
             continue
         first = place_apart(world, (a, other), rng)
         thing = replace(
@@ -172,18 +176,18 @@ def _negation(world: World, rng: Generator, relation: Relation, never: Withheld)
         second = replace(first, things=(thing, first.things[1]))
         x, y = Obj(a.shape), Obj(b.shape)
         without = Style(negation="without")
-        found = _checked(
+        result = _quad_if_valid(
             "negation",
             (first, second),
             (Statement(Has(x, Not(y))), Statement(Has(x, Not(y)), without)),
             (Statement(Has(y, Not(x))), Statement(Has(y, Not(x)), without)),
             negative="swap_arguments",
         )
-        if found and _accept(never)(b, other):
-            return found
+        if result and _is_allowed(withheld_pairs)(b, other):
+            return result
 
 
-def _checked(
+def _quad_if_valid(
     kind: str,
     scenes: tuple[Scene, Scene],
     first: tuple[Statement, Statement],
@@ -191,36 +195,36 @@ def _checked(
     *,
     negative: str,
 ) -> Quad | None:
-    """The quad, if each caption holds in its own scene only."""
-    is_right = all(map(is_clear, scenes)) and all(
-        holds(said.ast, scenes[side]) and not holds(said.ast, scenes[1 - side])
-        for side, every in enumerate((first, second))
-        for said in every
+    """Return the quad if each caption holds in its own scene only, else None."""
+    is_valid = all(map(is_clear, scenes)) and all(
+        holds(statement.ast, scenes[side]) and not holds(statement.ast, scenes[1 - side])
+        for side, statements in enumerate((first, second))
+        for statement in statements
     )
-    if not is_right:
+    if not is_valid:
         return None
     captions = ((first[0].text, first[1].text), (second[0].text, second[1].text))
     return Quad(kind, scenes, captions, negative=negative, positive="conjunct_swap")
 
 
-def _two_looks(world: World, rng: Generator, never: Withheld) -> tuple[Look, Look]:
-    """Two things of different shape and colour."""
+def _draw_two_looks(world: World, rng: Generator, withheld_pairs: Withheld) -> tuple[Look, Look]:
+    """Draw two things of different shape and colour."""
     while True:
         a, b = sample_look(world, rng), sample_look(world, rng)
-        if a.shape != b.shape and a.colour != b.colour and _accept(never)(a, b):
+        if a.shape != b.shape and a.colour != b.colour and _is_allowed(withheld_pairs)(a, b):
             return a, b
 
 
-def _accept(never: Withheld) -> Callable[[Look, Look], bool]:
-    """Whether two things may stand in one scene of training."""
-    return lambda a, b: never.allows((a.shape, a.colour), (b.shape, b.colour))
+def _is_allowed(withheld_pairs: Withheld) -> Callable[[Look, Look], bool]:
+    """Return a test of whether two things may be in one training scene."""
+    return lambda a, b: withheld_pairs.allows((a.shape, a.colour), (b.shape, b.colour))
 
 
 _Make = Callable[[World, Generator, Relation, Withheld], Quad]
 KINDS: Mapping[str, _Make] = {
-    "spatial": _exchanged("relation"),
-    "colour": _exchanged("swap"),
-    "size": _sizes,
-    "negation": _negation,
+    "spatial": _exchange_maker("relation"),
+    "colour": _exchange_maker("swap"),
+    "size": _size_pair,
+    "negation": _negation_pair,
 }
-"""What is opposite, and how a pair of scenes of it is made."""
+"""Functions that make a pair of scenes, by the kind of opposite."""

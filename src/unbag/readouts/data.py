@@ -1,8 +1,8 @@
-"""Pools: all that a reader is trained on, as features of a frozen encoder in memory.
+"""Pools: the training data of readers, as features of a frozen encoder in memory.
 
-`pool_of` makes one of pairs in files, `world_pool` one of scenes of the world. A pool is computed
-once, and lies on the device if it fits there: a step then costs no encoder, no disk and no Python
-but the drawing of row numbers.
+`pool_of` makes a pool of pairs in files, `world_pool` of scenes of the world. A pool is computed
+once and moved to the device if it fits there. A training step then needs neither the encoder nor
+the disk, and only draws row indices.
 
 Dimensions: N rows, M some of them, K negatives of a caption, B rows of a batch.
 """
@@ -48,27 +48,27 @@ from unbag.world.rendering import SceneImage
 from unbag.world.scenes import Scene
 
 NEGATIVES_PER_CAPTION = 4
-"""Of pairs: hard negatives that are kept, of different kinds where there are as many."""
+"""Hard negatives per caption of a pair, of different kinds if there are enough."""
 WORLD_NEGATIVES: tuple[Slot, ...] = (
     Slot("swap", ("swap_attributes", "swap_arguments")),
     Slot("relation", ("replace_relation",)),
     Slot("attribute", ("replace_colour", "replace_size", "replace_texture")),
     Slot("object", ("replace_shape",)),
 )
-"""Of scenes. Counting and negation are left out, so that their benchmarks show what carries over;
-the repair experiment (`unbag_lab.experiments`) has the same."""
+"""Hard negatives of scenes. Counting and negation are left out, so that their benchmarks show what
+carries over; the repair experiment (`unbag_lab.experiments`) uses the same."""
 RELATION = [slot.name for slot in WORLD_NEGATIVES].index("relation")
-"""Where the opposite of a stated relation stands among them."""
+"""Index of the relation among these slots."""
 STEP = 512
-"""Scenes that are made together."""
+"""Scenes per block."""
 IMAGES = (512, 64)
-"""Scenes that go through the encoder at once, on a GPU and on a CPU, whose cache holds no more."""
+"""Scenes per forward pass on a GPU and on a CPU, whose cache holds no more."""
 CAPTIONS = (4_096, 256)
-"""Likewise."""
+"""Captions per forward pass on a GPU and on a CPU."""
 MOST_BYTES = 12 << 30
-"""Of features of pairs that are kept in memory, in half precision."""
+"""Maximum size of the features of pairs in memory, in half precision."""
 _HELD_OUT, _MOST_HELD_OUT = 0.1, 2_000
-"""Share of the rows or images that no step sees, and the most of them."""
+"""Share of held-out rows or images, and their maximum number."""
 _Input = TypeVar("_Input")
 _AT_ONCE = 512
 """Images or captions of pairs that are read from the store at once."""
@@ -76,32 +76,32 @@ _AT_ONCE = 512
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """What a reader is trained on."""
+    """Features of images and captions, and rows that pair them: the training data of a reader."""
 
     image: TokenFeatures
-    """Of the different images."""
+    """Features of the distinct images."""
     caption: TokenFeatures
-    """Of the different strings: captions and negatives alike."""
+    """Features of the distinct texts: captions and negatives."""
     image_N: Tensor
-    """Which of the images each row is about."""
+    """Image of each row."""
     caption_N: Tensor
-    """Which of the strings is its caption."""
+    """Caption of each row among the texts."""
     negative_NK: Tensor
-    """Likewise its negatives; -1 where there is none."""
+    """Negatives of each row among the texts; -1 for none."""
     code: Mapping[str, Tensor] = field(default_factory=dict)
-    """Integers by row, from which the truth of a batch follows."""
+    """Integers per row from which the truth of a batch is computed."""
     find_truth: FindTruth | None = None
     group: int = 1
-    """Rows that always come together: 2 where each row is followed by its opposite."""
+    """Rows that are always drawn together: 2 if each row is followed by its opposite."""
     about: str = ""
     fingerprint: str = ""
 
     def __len__(self) -> int:
-        """Rows: an image with one caption each."""
+        """Return the number of rows, each an image with a caption."""
         return len(self.caption_N)
 
     def to(self, device: str, dtype: torch.dtype | None = None) -> Pool:
-        """On a device, features in `dtype`."""
+        """Return the pool on a device, with features in `dtype`."""
         return replace(
             self,
             image=self.image.to(device, dtype),
@@ -114,44 +114,44 @@ class Pool:
 
     @property
     def nbytes(self) -> int:
-        """Memory that the features take."""
+        """Return the size of the features in bytes."""
         return self.image.nbytes + self.caption.nbytes
 
     def near(self, device: str) -> Pool:
-        """On the device where half of its free memory is enough, else where it is.
+        """Return the pool on the device if half of its free memory is enough, else unchanged.
 
-        A batch is then copied at every step, which is slower and gives the same.
+        Otherwise each batch is copied at its step, which is slower with the same result.
         """
         if device.startswith("cuda") and self.nbytes > torch.cuda.mem_get_info(device)[0] // 2:
             return self
         return self.to(device)
 
     def rows(self, start: int, stop: int) -> Pool:
-        """Some of the rows, with all images and strings; a view that costs no memory."""
-        return self._picked(slice(start, stop))
+        """Return a range of rows with all images and texts, without copying."""
+        return self._select(slice(start, stop))
 
     def only(self, place: int) -> Pool:
-        """Rows that have a negative in this place, and of their negatives this one alone."""
-        at_M = (self.negative_NK[:, place] >= 0).nonzero().flatten()
-        found = self._picked(at_M)
-        return replace(found, negative_NK=found.negative_NK[:, place : place + 1])
+        """Return the rows with a negative in slot `place`, without their other negatives."""
+        row_M = (self.negative_NK[:, place] >= 0).nonzero().flatten()
+        selected = self._select(row_M)
+        return replace(selected, negative_NK=selected.negative_NK[:, place : place + 1])
 
-    def _picked(self, at: slice | Tensor) -> Pool:
+    def _select(self, index: slice | Tensor) -> Pool:
         return replace(
             self,
-            image_N=self.image_N[at],
-            caption_N=self.caption_N[at],
-            negative_NK=self.negative_NK[at],
-            code={name: value[at] for name, value in self.code.items()},
+            image_N=self.image_N[index],
+            caption_N=self.caption_N[index],
+            negative_NK=self.negative_NK[index],
+            code={name: value[index] for name, value in self.code.items()},
         )
 
     @cached_property
     def held_out(self) -> int:
-        """Rows at the end that no step sees: whole groups, of an image and its opposite all."""
+        """Return the number of held-out rows at the end, without splitting groups or opposites."""
         return held_out(len(self), self._are_together, group=self.group)
 
     def _are_together(self, row: int, other: int) -> bool:
-        """Whether both are of one image, or of two whose captions are each other's edits."""
+        """Return whether two rows share an image, or their captions are edits of each other."""
         before, after = (self.image_N == self.image_N[at] for at in (row, other))
         if before[other]:
             return True
@@ -161,7 +161,7 @@ class Pool:
         )
 
     def batch(self, row_B: Tensor, *, device: str, with_negatives: bool = True) -> ReaderBatch:
-        """The rows asked for, in float32 on the device."""
+        """Return a batch of rows in float32 on the device."""
         row_B = row_B.to(self.caption_N.device)
         negative_BK = self.negative_NK[row_B]
         if not with_negatives:
@@ -172,7 +172,7 @@ class Pool:
             negative = self.caption.rows(negative_BK.clamp(min=0).flatten()).to(
                 device, torch.float32
             )
-        # Which captions fit an image of the batch besides its own.
+        # Captions of the batch that fit an image besides its own.
         also_true_BB = torch.zeros((len(row_B), len(row_B)), dtype=torch.bool, device=row_B.device)
         if self.find_truth is not None:
             truth = self.find_truth({name: value[row_B] for name, value in self.code.items()})
@@ -188,58 +188,60 @@ class Pool:
 
 
 def held_out(count: int, are_together: Callable[[int, int], bool], *, group: int = 1) -> int:
-    """How many of `count` inputs, at their end, are kept from training.
+    """Return how many of `count` inputs, at their end, are held out from training.
 
-    A tenth, in whole groups; fewer where the cut would part neighbours that belong together.
+    A tenth, in whole groups; fewer where the cut would separate neighbours that belong together.
     """
-    held = min(_MOST_HELD_OUT, int(_HELD_OUT * count))
-    cut = count - (held - held % group)
+    size = min(_MOST_HELD_OUT, int(_HELD_OUT * count))
+    cut = count - (size - size % group)
     while 0 < cut < count and are_together(cut - 1, cut):
         cut += group
     return max(0, count - cut)
 
 
 class RowOrder:
-    """Which rows a step sees: every group once an epoch, in an order of (seed, epoch) alone."""
+    """Rows of each step: every group once per epoch, in an order that depends on (seed, epoch)."""
 
     def __init__(self, pool: Pool, *, batch_size: int, seed: int) -> None:
-        self._groups, self._each = len(pool) // pool.group, pool.group
+        self._groups, self._group_size = len(pool) // pool.group, pool.group
         self._batch = max(1, min(batch_size // pool.group, self._groups))
         self._seed = seed
-        # Where the pool is, so that a step copies no row numbers.
+        # On the device of the pool, so that a step copies no row indices.
         self._device = pool.caption_N.device
         self._epoch, self._order = -1, torch.zeros(0, dtype=torch.int64)
 
     @property
     def per_epoch(self) -> int:
-        """Whole batches of an epoch."""
+        """Return the number of batches in an epoch."""
         return self._groups // self._batch
 
     def __call__(self, step: int) -> Tensor:
-        """Rows [B] of a step."""
-        epoch, place = divmod(step, self.per_epoch)
+        """Return the rows [B] of a step."""
+        epoch, position = divmod(step, self.per_epoch)
         if epoch != self._epoch:
             rng = generator(self._seed, "order of a pool", str(epoch))
-            drawn = torch.from_numpy(rng.permutation(self._groups))
-            self._epoch, self._order = epoch, drawn.to(self._device)
-        some = self._order[place * self._batch : (place + 1) * self._batch]
-        within = torch.arange(self._each, device=self._device)
-        return (some[:, None] * self._each + within).flatten()
+            order = torch.from_numpy(rng.permutation(self._groups))
+            self._epoch, self._order = epoch, order.to(self._device)
+        groups = self._order[position * self._batch : (position + 1) * self._batch]
+        within = torch.arange(self._group_size, device=self._device)
+        return (groups[:, None] * self._group_size + within).flatten()
 
 
-def kept(parts: TokenFeatures, device: str, dtype: torch.dtype) -> TokenFeatures:
-    """As a pool keeps them; raises UnbagError for features that `dtype` cannot hold."""
-    found = parts.to(device, dtype)
-    if not (found.vector_NLW.isfinite().all() and found.pooled.isfinite().all()):
+def cast_finite(features: TokenFeatures, device: str, dtype: torch.dtype) -> TokenFeatures:
+    """Move features to a device and precision; raise UnbagError if they overflow `dtype`."""
+    cast = features.to(device, dtype)
+    if not (cast.vector_NLW.isfinite().all() and cast.pooled.isfinite().all()):
         largest = max(
-            float(one.abs().max()) for one in (parts.vector_NLW, parts.pooled) if one.numel()
+            float(values.abs().max())
+            for values in (features.vector_NLW, features.pooled)
+            if values.numel()
         )
         raise UnbagError(
             f"features of up to {largest:g}",
-            expected=f"finite numbers of at most {torch.finfo(dtype).max:g}, as pools keep them",
-            hint="a reader of the joint space, such as dcsm_fixed; or mend the model",
+            expected=f"finite values of at most {torch.finfo(dtype).max:g}, the precision of pools",
+            hint="use a reader of the joint space, such as dcsm_fixed, or correct the model",
         )
-    return found
+    return cast
 
 
 def pool_of(
@@ -254,36 +256,36 @@ def pool_of(
     find_truth: FindTruth | None = None,
     group: int = 1,
 ) -> Pool:
-    """Parts of all rows; without a code, equal captions and images are found by their text."""
+    """Make a pool of rows; without `code`, equal captions and images are recognised by content."""
     store = FeatureStore(encoder, view, cache=cache, progress=progress)
     images = {row.image.key: row.image for row in rows}
-    every = [text for row in rows for text in (row.caption, *row.negatives) if text is not None]
-    texts = list(dict.fromkeys(every))
+    all_texts = [text for row in rows for text in (row.caption, *row.negatives) if text is not None]
+    texts = list(dict.fromkeys(all_texts))
     _check_size(store, list(images.values()), texts)
-    whole = readable_rows(store, rows, texts, progress)
+    readable = readable_rows(store, rows, texts, progress)
     if store.damaged and (group > 1 or code is not None):
         raise UnbagError(
             f"{count_text(len(store.damaged), 'image')} cannot be read",
-            expected="all of them, since each has its opposite",
+            expected="readable images, since each belongs to an opposite pair",
         )
-    place_of = {key: at for at, key in enumerate(dict.fromkeys(r.image.key for r in whole))}
-    string_of = {text: at for at, text in enumerate(texts)}
+    image_row = {key: i for i, key in enumerate(dict.fromkeys(r.image.key for r in readable))}
+    text_row = {text: i for i, text in enumerate(texts)}
     if code is None:
-        said = [CaptionTexts(row.caption) for row in whole]
-        code, find_truth = code_of(said, [row.image.key for row in whole]), find_equal
-    most = max(len(row.negatives) for row in whole)
-    # Some rows have fewer than others.
-    padded = [(*row.negatives, *[None] * (most - len(row.negatives))) for row in whole]
-    negatives = [[-1 if text is None else string_of[text] for text in one] for one in padded]
+        captions = [CaptionTexts(row.caption) for row in readable]
+        code, find_truth = code_of(captions, [row.image.key for row in readable]), find_equal
+    width = max(len(row.negatives) for row in readable)
+    # Rows may have different numbers of negatives.
+    padded = [(*row.negatives, *[None] * (width - len(row.negatives))) for row in readable]
+    negatives = [[-1 if text is None else text_row[text] for text in row] for row in padded]
     digest = blake2b(repr((encoder.fingerprint, view.name)).encode(), digest_size=12)
-    for row in whole:
+    for row in readable:
         digest.update(repr((row.image.key, row.caption, row.negatives)).encode())
     return Pool(
-        image=_kept_in_half(store.images, [images[key] for key in place_of]),
-        caption=_kept_in_half(store.texts, texts),
-        image_N=torch.tensor([place_of[row.image.key] for row in whole]),
-        caption_N=torch.tensor([string_of[row.caption] for row in whole]),
-        negative_NK=torch.tensor(negatives, dtype=torch.int64).reshape(len(whole), most),
+        image=_load_half(store.images, [images[key] for key in image_row]),
+        caption=_load_half(store.texts, texts),
+        image_N=torch.tensor([image_row[row.image.key] for row in readable]),
+        caption_N=torch.tensor([text_row[row.caption] for row in readable]),
+        negative_NK=torch.tensor(negatives, dtype=torch.int64).reshape(len(readable), width),
         code=dict(code),
         find_truth=find_truth,
         group=group,
@@ -294,7 +296,7 @@ def pool_of(
 
 @dataclass(frozen=True, eq=False)
 class PoolRow:
-    """An image, a caption that fits it, and some that do not."""
+    """An image, a true caption, and false captions."""
 
     image: ImageSource
     caption: str
@@ -304,83 +306,85 @@ class PoolRow:
 def readable_rows(
     store: FeatureStore, rows: Sequence[PoolRow], texts: Sequence[str], progress: Progress
 ) -> list[PoolRow]:
-    """Rows whose image can be opened, after features of all were computed; says which are not."""
+    """Compute all features; return rows whose image can be opened, and report the others."""
     images = {row.image.key: row.image for row in rows}
     store.precompute(list(images.values()), texts)
-    for line in left_out_lines({images[k].name: why for k, why in store.damaged.items()}):
+    for line in left_out_lines({images[k].name: reason for k, reason in store.damaged.items()}):
         progress.say(line)
-    whole = [row for row in rows if row.image.key not in store.damaged]
-    if not whole:
+    readable = [row for row in rows if row.image.key not in store.damaged]
+    if not readable:
         raise UnbagError("no image can be opened", expected="at least one, to train on")
-    return whole
+    return readable
 
 
 def rows_of(pairs: Pairs, *, progress: Progress | None = None) -> list[PoolRow]:
-    """A row for each caption; pairs that cannot be read are left out, and counted."""
-    found: list[PoolRow] = []
-    bad: list[UnbagError] = []
-    for place in range(len(pairs)):
+    """Return a row for each caption; pairs that cannot be read are left out and reported."""
+    rows: list[PoolRow] = []
+    errors: list[UnbagError] = []
+    for i in range(len(pairs)):
         try:
-            pair = pairs[place]
+            pair = pairs[i]
         except UnbagError as error:
-            bad.append(error)
+            errors.append(error)
             continue
-        found += [
-            PoolRow(pair.image, c, _negatives(pair, at)) for at, c in enumerate(pair.captions)
+        rows += [
+            PoolRow(pair.image, caption, _choose_negatives(pair, j))
+            for j, caption in enumerate(pair.captions)
         ]
-    if not found:
+    if not rows:
         raise UnbagError(
             f"no pair can be read: {pairs.about}", expected="images with captions to train on"
         )
-    if bad and progress is not None:
-        verb = "is" if len(bad) == 1 else "are"
-        said = f"{count_text(len(bad), 'pair')} cannot be read and {verb} left out"
-        progress.say(f"{said}: {bad[0].message}")
-    return found
+    if errors and progress is not None:
+        verb = "is" if len(errors) == 1 else "are"
+        message = f"{count_text(len(errors), 'pair')} cannot be read and {verb} left out"
+        progress.say(f"{message}: {errors[0].message}")
+    return rows
 
 
-def _negatives(pair: Pair, at: int) -> tuple[str | None, ...]:
-    """Of as many kinds as there are, in an order that the caption decides."""
-    true = {normalised(caption) for caption in pair.captions}
-    edits = [e for e in pair.edits[at] if not e.is_positive and normalised(e.text) not in true]
+def _choose_negatives(pair: Pair, index: int) -> tuple[str | None, ...]:
+    """Return negatives of as many kinds as possible, in an order that depends on the caption."""
+    true_texts = {normalised(caption) for caption in pair.captions}
+    edits = [
+        e for e in pair.edits[index] if not e.is_positive and normalised(e.text) not in true_texts
+    ]
     edits.sort(key=lambda e: blake2b(f"{pair.id}\0{e.kind}\0{e.text}".encode()).digest())
-    first: dict[str, str] = {}
+    first_of_kind: dict[str, str] = {}
     for edit in edits:
-        first.setdefault(edit.kind, edit.text)
-    chosen = list(dict.fromkeys((*first.values(), *(edit.text for edit in edits))))
+        first_of_kind.setdefault(edit.kind, edit.text)
+    chosen = list(dict.fromkeys((*first_of_kind.values(), *(edit.text for edit in edits))))
     chosen = chosen[:NEGATIVES_PER_CAPTION]
     return (*chosen, *[None] * (NEGATIVES_PER_CAPTION - len(chosen)))
 
 
-def mixed(rows: Sequence[PoolRow]) -> list[PoolRow]:
-    """Images in an order that only their names decide, rows of one image together.
+def shuffled(rows: Sequence[PoolRow]) -> list[PoolRow]:
+    """Shuffle rows by the names of their images, so that rows of one image stay together.
 
-    The last of them can then be kept apart: they are like all the others. Two opposite images
-    that were pasted stand beside each other.
+    The last rows are then a fair held-out split. The two images of a pasted pair are neighbours.
     """
 
-    def drawn_and_name(row: PoolRow) -> tuple[bytes, str]:
+    def hash_and_name(row: PoolRow) -> tuple[bytes, str]:
         name = pair_name(row.image.name)
         return blake2b(name.encode(errors="replace")).digest(), row.image.name
 
-    return sorted(rows, key=drawn_and_name)
+    return sorted(rows, key=hash_and_name)
 
 
-def _kept_in_half(
-    parts_of: Callable[[Sequence[_Input]], TokenFeatures], inputs: Sequence[_Input]
+def _load_half(
+    features_of: Callable[[Sequence[_Input]], TokenFeatures], inputs: Sequence[_Input]
 ) -> TokenFeatures:
-    found = [
-        kept(parts_of(inputs[at : at + _AT_ONCE]), "cpu", torch.float16)
-        for at in range(0, len(inputs), _AT_ONCE)
+    blocks = [
+        cast_finite(features_of(inputs[start : start + _AT_ONCE]), "cpu", torch.float16)
+        for start in range(0, len(inputs), _AT_ONCE)
     ]
-    return stacked(found)
+    return stacked(blocks)
 
 
 def _check_size(store: FeatureStore, images: Sequence[ImageSource], texts: Sequence[str]) -> None:
-    """Before hours are spent on features that memory cannot hold."""
+    """Raise UnbagError before computing features that memory cannot hold."""
     counts = store.encoder.count_tokens(texts)
     longest = texts[max(range(len(texts)), key=counts.__getitem__)]
-    # Kept in half of the precision they are computed in; of the first image that can be opened.
+    # Stored in half the precision of the computation; measured on the first readable image.
     size = 0
     for image in images:
         with suppress(ImageError):
@@ -389,7 +393,7 @@ def _check_size(store: FeatureStore, images: Sequence[ImageSource], texts: Seque
     size += len(texts) * store.texts([longest]).nbytes // 2
     if size > MOST_BYTES:
         raise UnbagError(
-            f"parts of {len(images):,} images and of {len(texts):,} captions and negatives "
+            f"features of {len(images):,} images and of {len(texts):,} captions and negatives "
             f"take {size / 2**30:.1f} gigabytes",
             expected=f"at most {MOST_BYTES / 2**30:.0f}, since readers are trained from memory",
             hint="train on fewer pairs: a reader has few weights and needs no more",
@@ -405,64 +409,70 @@ def world_pool(
     device: str = "cpu",
     progress: Progress | None = None,
 ) -> Pool:
-    """The parts of all scenes and strings, by a frozen encoder; kept on `device` in `dtype`."""
+    """Encode all scenes and texts with a frozen encoder into a pool on `device` in `dtype`."""
     progress = progress or Silent()
-    place: dict[str, int] = {}
-    caption_N = torch.tensor([place.setdefault(c, len(place)) for r in rows for c in r.captions])
+    text_row: dict[str, int] = {}
+    caption_N = torch.tensor(
+        [
+            text_row.setdefault(caption, len(text_row))
+            for block in rows
+            for caption in block.captions
+        ]
+    )
     negative_NK = torch.tensor(
         [
-            [-1 if one is None else place.setdefault(one, len(place)) for one in row]
-            for r in rows
-            for row in r.negatives
+            [-1 if text is None else text_row.setdefault(text, len(text_row)) for text in row]
+            for block in rows
+            for row in block.negatives
         ],
         dtype=torch.int64,
     ).reshape(len(caption_N), -1)
-    is_plain = _is_plain(encoder, rows[0].scenes[0])
+    is_plain = _prepares_like_tiny(encoder, rows[0].scenes[0])
     fitting, images = Fitting(encoder.name, progress.say), []
     with progress.task(f"{encoder.name}: patches", len(caption_N)) as advance:
-        for some in rows:
+        for block in rows:
             if is_plain:
-                pixels = _levels(some.pixels.to(encoder.device))
+                pixels = _scaled(block.pixels.to(encoder.device))
             else:
-                opened = (SceneImage(scene, "").open() for scene in some.scenes)
-                pixels = torch.stack([encoder.prepare(image) for image in opened])
-            for part in torch.split(pixels, IMAGES[encoder.device == "cpu"]):
-                found = fitting.parts(partial(view.encode_images, encoder), part)
-                images.append(kept(stacked(found), device, dtype))
-                advance(len(part))
-    code = {name: torch.cat([r.code[name] for r in rows]) for name in rows[0].code}
-    # Whether a negative holds in another image is never asked: only its own image counts.
+                drawings = (SceneImage(scene, "").open() for scene in block.scenes)
+                pixels = torch.stack([encoder.prepare(image) for image in drawings])
+            for pixel_part in torch.split(pixels, IMAGES[encoder.device == "cpu"]):
+                features = fitting.parts(partial(view.encode_images, encoder), pixel_part)
+                images.append(cast_finite(stacked(features), device, dtype))
+                advance(len(pixel_part))
+    code = {name: torch.cat([block.code[name] for block in rows]) for name in rows[0].code}
+    # Negatives are compared with their own image only, so their truth elsewhere is not needed.
     code["negative_BK6"] = code["negative_BK6"][:, :0].clone()
-    said = repr((view.name, encoder.fingerprint, str(dtype), list(place)))
-    digest = blake2b(said.encode(), digest_size=12)
+    identity = repr((view.name, encoder.fingerprint, str(dtype), list(text_row)))
+    digest = blake2b(identity.encode(), digest_size=12)
     digest.update(caption_N.numpy().tobytes() + negative_NK.numpy().tobytes())
     return Pool(
         image=stacked(images),
-        caption=_read_captions(encoder, view, list(place), dtype, device, progress),
+        caption=_encode_captions(encoder, view, list(text_row), dtype, device, progress),
         image_N=torch.arange(len(caption_N), device=device),
         caption_N=caption_N.to(device),
         negative_NK=negative_NK.to(device),
         code={name: value.to(device) for name, value in code.items()},
         find_truth=FindWorldTruth(),
-        about=f"{len(caption_N):,} scenes of the built-in world, {len(place):,} different captions "
-        "and hard negatives",
+        about=f"{len(caption_N):,} scenes of the built-in world, {len(text_row):,} different "
+        "captions and hard negatives",
         fingerprint=f"pool-{digest.hexdigest()}",
     )
 
 
-def _levels(byte_N3HW: Tensor) -> Tensor:
-    """From -1 to 1, as `tiny:` prepares images."""
+def _scaled(byte_N3HW: Tensor) -> Tensor:
+    """Scale bytes to -1..1, as `tiny:` prepares images."""
     return byte_N3HW.float() / 127.5 - 1.0
 
 
-def _is_plain(encoder: DualEncoder, scene: Scene) -> bool:
-    """Whether a model takes drawings as `tiny:` does; tried, not believed."""
-    found = encoder.prepare(SceneImage(scene, "").open())
-    wanted = _levels(drawn([scene]).to("cpu"))[0]
-    return found.shape == wanted.shape and torch.allclose(found, wanted, atol=1e-6)
+def _prepares_like_tiny(encoder: DualEncoder, scene: Scene) -> bool:
+    """Return whether a model prepares drawings exactly like `tiny:`, by trying it."""
+    prepared = encoder.prepare(SceneImage(scene, "").open())
+    expected = _scaled(drawn([scene]).to("cpu"))[0]
+    return prepared.shape == expected.shape and torch.allclose(prepared, expected, atol=1e-6)
 
 
-def _read_captions(
+def _encode_captions(
     encoder: DualEncoder,
     view: View,
     strings: Sequence[str],
@@ -470,21 +480,21 @@ def _read_captions(
     device: str,
     progress: Progress,
 ) -> TokenFeatures:
-    """Those of like length together, so that little is padded; given back in their order."""
+    """Encode texts sorted by length, to pad little; return features in the original order."""
     length_M = torch.tensor(encoder.count_tokens(strings))
     order_M = torch.argsort(length_M, stable=True)
-    found = []
+    blocks = []
     with progress.task(f"{encoder.name}: words", len(strings)) as advance:
-        for at in torch.split(order_M, CAPTIONS[encoder.device == "cpu"]):
-            some = [strings[i] for i in at.tolist()]
-            found.append(kept(view.encode_texts(encoder, some), device, dtype))
-            advance(len(some))
-    return stacked(found).rows(torch.argsort(order_M).to(device))
+        for part_M in torch.split(order_M, CAPTIONS[encoder.device == "cpu"]):
+            part = [strings[i] for i in part_M.tolist()]
+            blocks.append(cast_finite(view.encode_texts(encoder, part), device, dtype))
+            advance(len(part))
+    return stacked(blocks).rows(torch.argsort(order_M).to(device))
 
 
 @dataclass(frozen=True, eq=False)
 class WorldRows:
-    """Scenes and what is said of them, one step after the other."""
+    """Scenes with their captions and negatives, for one block."""
 
     scenes: tuple[Scene, ...]
     captions: tuple[str, ...]
@@ -502,37 +512,37 @@ def world_rows(
     workers: int = 0,
     progress: Progress | None = None,
 ) -> list[WorldRows]:
-    """`count` scenes, in steps; the same whatever the number of workers.
+    """Return `count` distinct scenes in blocks, independent of the number of workers.
 
-    None repeats, and they are those that `unbag train` draws for the same seed and recipe.
+    They are the scenes that `unbag train` draws for the same seed and recipe.
     """
     recipe = replace(
         hard_negative(), negatives=tuple(slots), positives=(), epochs=1, batch_size=min(STEP, count)
     )
     steps = -(-count // STEP)
-    batches = WorldBatches(recipe, _NoReads(), seed=seed, preset=preset, per_epoch=steps)
+    batches = WorldBatches(recipe, _NoInputs(), seed=seed, preset=preset, per_epoch=steps)
     loader: DataLoader[WorldRows] = DataLoader(
         _Steps(batches), batch_size=None, num_workers=workers, generator=torch.Generator()
     )
-    found: list[WorldRows] = []
+    blocks: list[WorldRows] = []
     with (progress or Silent()).task("scenes", count) as advance:
         for rows in loader:
-            left = count - STEP * len(found)
-            some = WorldRows(
+            left = count - STEP * len(blocks)
+            block = WorldRows(
                 rows.scenes[:left],
                 rows.captions[:left],
                 rows.negatives[:left],
                 rows.pixels[:left],
-                # In memory of our own: tensors of a worker hold an open file each.
+                # Copied, since tensors of a worker process each hold an open file.
                 {name: value[:left].clone() for name, value in rows.code.items()},
             )
-            found.append(some)
-            advance(len(some.captions))
-    return found
+            blocks.append(block)
+            advance(len(block.captions))
+    return blocks
 
 
 class _Steps(Dataset[WorldRows]):
-    """Steps as a data set, so that workers can make them."""
+    """Training steps as a data set, so that workers can make them."""
 
     def __init__(self, batches: WorldBatches) -> None:
         self._batches = batches
@@ -542,19 +552,19 @@ class _Steps(Dataset[WorldRows]):
 
     @paused_collector()
     def __getitem__(self, step: int) -> WorldRows:
-        samples, told = self._batches.told(step)
+        samples, told = self._batches.scenes_and_texts(step)
         scenes = tuple(sample.scene for sample in samples)
         return WorldRows(
             scenes,
-            tuple(one.caption.text for one in told),
-            tuple(tuple(None if n is None else n.text for n in one.negatives) for one in told),
+            tuple(t.caption.text for t in told),
+            tuple(tuple(None if n is None else n.text for n in t.negatives) for t in told),
             drawn(scenes),
             encode(scenes, told),
         )
 
 
-class _NoReads:
-    """Stands where a model's preparation would: scenes and texts are made without one."""
+class _NoInputs:
+    """Stub for the inputs of a model, which drawing scenes does not need."""
 
     def prepare(self, image: object) -> Tensor:
         raise AssertionError("no image is prepared here")

@@ -1,6 +1,6 @@
-"""The control of every reader: the same training, but on one pooled vector of each input.
+"""The control for all readers: the same training on one pooled vector per input.
 
-What it gains is gained by training; what another reader gains beside it is in the parts.
+Its gain is due to training alone. What another reader gains over it is in the tokens.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from unbag.types import TokenFeatures
 
 @dataclass(frozen=True)
 class PooledSettings(ReaderEffort):
-    """What decides the control, besides its weights."""
+    """Settings of the control."""
 
     width: int = 256
-    """Of the joint space and of the hidden layers."""
+    """Width of the joint space and of the hidden layers."""
     contrast_size: int = bounded(256, low=1)
-    """Telling one vector from another costs nothing, so the whole batch is a crowd."""
+    """Comparing single vectors is cheap, so the whole batch is contrasted."""
 
 
 class Pooled(Reader):
-    """Two small networks into a joint space, and the cosine there."""
+    """Cosine of two small networks that map into a joint space."""
 
     name = "pooled"
     view = POOLED_ONLY
@@ -41,21 +41,23 @@ class Pooled(Reader):
         self.caption = _network(sizes.caption_width, settings.width)
 
     def compare(self, image: TokenFeatures, caption: TokenFeatures) -> Tensor:
-        """Cosine, row with row."""
-        return (_unit(self.picture, image) * _unit(self.caption, caption)).sum(dim=-1)
+        """Return cosines row by row."""
+        return (_unit_vectors(self.picture, image) * _unit_vectors(self.caption, caption)).sum(
+            dim=-1
+        )
 
     def compare_all(self, image: TokenFeatures, caption: TokenFeatures) -> Tensor:
-        """Cosine of all with all."""
-        return _unit(self.picture, image) @ _unit(self.caption, caption).T
+        """Return cosines of all images with all captions."""
+        return _unit_vectors(self.picture, image) @ _unit_vectors(self.caption, caption).T
 
 
-def _unit(network: nn.Module, parts: TokenFeatures) -> Tensor:
-    return functional.normalize(network(parts.pooled.float()), dim=-1)
+def _unit_vectors(network: nn.Module, features: TokenFeatures) -> Tensor:
+    return functional.normalize(network(features.pooled.float()), dim=-1)
 
 
-def _network(wide: int, width: int) -> nn.Module:
+def _network(input_width: int, width: int) -> nn.Module:
     return nn.Sequential(
-        nn.LayerNorm(wide), nn.Linear(wide, width), nn.GELU(), nn.Linear(width, width)
+        nn.LayerNorm(input_width), nn.Linear(input_width, width), nn.GELU(), nn.Linear(width, width)
     )
 
 

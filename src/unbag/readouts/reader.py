@@ -1,9 +1,9 @@
-"""A reader: a small network that scores parts of images against parts of captions.
+"""Readers: small networks that score token features of images against those of captions.
 
-What a reader must offer, its contrastive loss, and the file that a trained reader is saved in.
+This module has their base class, contrastive loss and file format.
 
 Dimensions: N pairs, P images, C captions, T parts of a caption, L patches, B rows of a batch, K
-negatives of a caption, M = B x K, G rows that are contrasted (a crowd).
+negatives of a caption, M = B x K, G rows that are contrasted.
 """
 
 from __future__ import annotations
@@ -33,83 +33,85 @@ from unbag.version import __version__
 FILE = "reader.safetensors"
 _HEADER = "unbag_reader"
 PAIRS_AT_ONCE = 2_048
-"""Pairs that are compared together where a reader has no quicker way to fill a matrix."""
+"""Pairs per block where a reader has no faster way to fill a matrix."""
 MOST_NUMBERS = 1 << 25
-"""Of one array at a time while a matrix is filled; 128 MB in float32."""
+"""Maximum size of one array while a matrix is filled; 128 MB in float32."""
 
 
 class Reader(nn.Module):
-    """Scores pairs. Settings are a frozen dataclass that can be written as JSON."""
+    """A network that scores pairs. Its settings are a frozen dataclass that JSON can store."""
 
     name: str
     settings: object
     view: View
     scale: float = 1.0
-    """Scores times this are the logits of the loss."""
-    most_tokens: int | None = None
-    """Tokens of a caption that it looks at, special ones included; None is all."""
+    """Factor from scores to the logits of the loss."""
+    max_tokens: int | None = None
+    """Maximum number of caption tokens that it reads, special ones included; None is all."""
 
     @property
     def depends_on_call(self) -> bool:
-        """Whether a score depends on what else is compared in the same call."""
+        """Return whether a score depends on the other pairs of the same call."""
         return False
 
     def compare(self, image: TokenFeatures, caption: TokenFeatures) -> Tensor:
-        """Row with row, [N]; must not depend on the other rows unless the reader says so."""
+        """Score pairs row by row, [N]; rows are independent unless `depends_on_call`."""
         raise NotImplementedError
 
     def compare_all(self, image: TokenFeatures, caption: TokenFeatures) -> Tensor:
-        """Every image with every caption, [P, C]."""
+        """Score every image with every caption, [P, C]."""
         images, captions = len(image), len(caption)
         device = image.vector_NLW.device
-        found = []
+        blocks = []
         for start in range(0, images * captions, PAIRS_AT_ONCE):
-            at = torch.arange(start, min(start + PAIRS_AT_ONCE, images * captions), device=device)
-            found.append(
+            pair_N = torch.arange(
+                start, min(start + PAIRS_AT_ONCE, images * captions), device=device
+            )
+            blocks.append(
                 self.compare(
-                    image.rows(at.div(captions, rounding_mode="floor")),
-                    caption.rows(at % captions),
+                    image.rows(pair_N.div(captions, rounding_mode="floor")),
+                    caption.rows(pair_N % captions),
                 )
             )
-        return torch.cat(found).view(images, captions)
+        return torch.cat(blocks).view(images, captions)
 
     def loss(self, batch: ReaderBatch, *, contrast_size: int) -> Tensor:
-        """The loss to minimise; `contrast_size` rows are contrasted at a time."""
+        """Return the loss; `contrast_size` rows are contrasted at a time."""
         return contrast(self, batch, contrast_size=contrast_size)
 
 
 @runtime_checkable
 class MappedReader(Protocol):
-    """A reader that `unbag diagnose` draws: it has a map over the patches for each part."""
+    """A reader with a map over the patches for each part of a caption, for `unbag diagnose`."""
 
     maps_show: str
-    """What a number of a map is, for people: a sentence or two."""
+    """Explanation of the values of a map, one or two sentences."""
     maps_are_signed: bool
-    """Whether zero is nothing, and numbers below it speak against; drawn in two colours."""
+    """Whether maps have negative values, which count against a caption; two colours are drawn."""
 
     def word_maps(self, image: TokenFeatures, caption: TokenFeatures) -> Tensor:
-        """Row with row, [N, T, L], larger where a patch counts more.
+        """Return maps row by row, [N, T, L], larger where a patch counts more.
 
-        A reader to which a caption is one part (T = 1) is also asked with each word alone.
+        If a caption is one part (T = 1), it is also called with each word alone.
         """
 
 
 @dataclass(frozen=True, eq=False)
 class ReaderBatch:
-    """What a reader is taught with: frozen parts, on the reader's device."""
+    """A training batch of frozen features, on the reader's device."""
 
     image: TokenFeatures
     caption: TokenFeatures
     negative: TokenFeatures | None
-    """B x K, row by row; rows that are masked mean nothing."""
+    """B x K negatives, row by row; masked rows are padding."""
     negative_mask_BK: Tensor
     also_true_BB: Tensor
-    """Caption j fits image i although i != j: no negative."""
+    """True where caption j fits image i although i != j, so that it is no negative."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """What a reader must know of the features it is given."""
+    """Shapes of the features that a reader is built for."""
 
     patches: int
     picture_width: int
@@ -117,13 +119,14 @@ class Sizes:
 
 
 def contrast(reader: Reader, batch: ReaderBatch, *, contrast_size: int) -> Tensor:
-    """Image finds caption among those of its crowd and its own negatives, caption finds image.
+    """Return the InfoNCE loss in both directions, averaged, over blocks of `contrast_size` rows.
 
-    The mean of both cross-entropies. Captions that fit an image too are left out.
+    Images are also contrasted with their own hard negatives. Other captions that fit an image are
+    left out.
     """
 
     def blocks() -> Iterator[tuple[slice, Tensor]]:
-        for part in crowds(len(batch.image), contrast_size):
+        for part in contrast_blocks(len(batch.image), contrast_size):
             score_GG = reader.compare_all(batch.image.rows(part), batch.caption.rows(part))
             yield part, (reader.scale * score_GG)[None]
 
@@ -134,61 +137,69 @@ def contrast(reader: Reader, batch: ReaderBatch, *, contrast_size: int) -> Tenso
 
 
 def negative_scores(reader: Reader, batch: ReaderBatch) -> Tensor:
-    """Each image with its own negatives, [B, K]; minus infinity where there is none."""
+    """Score each image with its own negatives, [B, K]; minus infinity for missing ones."""
     if batch.negative is None:
-        raise ValueError("a batch without negatives has no scores of them")
-    size, each = batch.negative_mask_BK.shape
-    row_M = torch.arange(size, device=batch.negative_mask_BK.device).repeat_interleave(each)
-    score_BK = reader.compare(batch.image.rows(row_M), batch.negative).view(size, each)
+        raise ValueError("the batch has no negatives")
+    size, negatives = batch.negative_mask_BK.shape
+    row_M = torch.arange(size, device=batch.negative_mask_BK.device).repeat_interleave(negatives)
+    score_BK = reader.compare(batch.image.rows(row_M), batch.negative).view(size, negatives)
     return score_BK.masked_fill(~batch.negative_mask_BK, -torch.inf)
 
 
 @torch.inference_mode()
 def accuracies(reader: Reader, batch: ReaderBatch) -> Tensor:
-    """Whether the caption is above each of its own negatives, [B]; a tie is a miss."""
-    other_BK = negative_scores(reader, batch)
-    return reader.compare(batch.image, batch.caption) > other_BK.amax(dim=1)
+    """Return whether each caption scores above all its negatives, [B]; a tie is a miss."""
+    negative_BK = negative_scores(reader, batch)
+    return reader.compare(batch.image, batch.caption) > negative_BK.amax(dim=1)
 
 
-def crowds(size: int, contrast_size: int) -> Iterator[slice]:
-    """Rows that are contrasted together; the last block may be smaller."""
+def contrast_blocks(size: int, contrast_size: int) -> Iterator[slice]:
+    """Yield slices of rows that are contrasted together; the last may be smaller."""
     for start in range(0, size, contrast_size):
         yield slice(start, min(start + contrast_size, size))
 
 
-def filled(
+def fill_matrix(
     images: int, captions: int, numbers: int, block: Callable[[slice, slice], Tensor]
 ) -> Tensor:
-    """[P, C] from blocks of it, none of which needs more than `MOST_NUMBERS`.
+    """Fill a matrix [P, C] in blocks, none of which needs more than `MOST_NUMBERS` numbers.
 
-    `numbers` is what one cell needs while it is computed.
+    `numbers` is how many one cell needs while it is computed.
     """
-    across = max(1, min(captions, MOST_NUMBERS // numbers))
-    down = max(1, MOST_NUMBERS // (numbers * across))
+    columns = max(1, min(captions, MOST_NUMBERS // numbers))
+    rows_at_once = max(1, MOST_NUMBERS // (numbers * columns))
     rows = []
-    for some in crowds(images, down):
-        rows.append(torch.cat([block(some, others) for others in crowds(captions, across)], dim=1))
+    for image_rows in contrast_blocks(images, rows_at_once):
+        rows.append(
+            torch.cat(
+                [
+                    block(image_rows, caption_rows)
+                    for caption_rows in contrast_blocks(captions, columns)
+                ],
+                dim=1,
+            )
+        )
     return torch.cat(rows)
 
 
 @dataclass(frozen=True)
 class ReaderHeader:
-    """What a file says of itself."""
+    """The header of a reader file."""
 
     readout: str
     settings: Mapping[str, Any]
     sizes: Sizes
     encoder: str
-    """Name of the model it was trained on."""
+    """Name of the model that it was trained on."""
     fingerprint: str
-    """Of that model."""
+    """Fingerprint of that model."""
     version: str = __version__
 
 
 def save_head(
     reader: Reader, path: Path, head: ReaderHeader, *, dtype: torch.dtype = torch.float16
 ) -> None:
-    """Weights in half precision, as they are shipped, and all that is needed to read them."""
+    """Write a reader's weights in half precision, with the header needed to load them."""
     state = {name: value.detach().cpu() for name, value in reader.state_dict().items()}
     state = {
         name: (value.to(dtype) if value.is_floating_point() else value).contiguous()
@@ -199,7 +210,7 @@ def save_head(
 
 
 def write_head(state: Mapping[str, Tensor], path: Path, head: ReaderHeader) -> None:
-    """Weights as they are, under a header."""
+    """Write weights unchanged, with a header."""
     header = {_HEADER: json.dumps(asdict(head))}
     write_atomically(path, lambda temporary: save_file(dict(state), temporary, metadata=header))
 
@@ -212,7 +223,7 @@ def load_reader(
     settings: type[Any],
     build: Callable[[Any, Sizes], Reader],
 ) -> tuple[Reader, ReaderHeader]:
-    """The reader of a folder, for the encoder it was trained on and no other."""
+    """Load the reader of a folder; raise UnbagError if it was trained on another encoder."""
     path = folder if folder.is_file() else folder / FILE
     check_finished(folder, path)
     head, state = read_head(path)
@@ -224,9 +235,11 @@ def load_reader(
         )
     check_encoder(path, encoder, spec=head.encoder, fingerprint=head.fingerprint)
     known = {field.name for field in fields(settings)}
-    said = {key: value for key, value in with_current_names(head.settings).items() if key in known}
+    values = {
+        key: value for key, value in with_current_names(head.settings).items() if key in known
+    }
     try:
-        reader = build(settings(**said), head.sizes)
+        reader = build(settings(**values), head.sizes)
         reader.load_state_dict(
             {k: v.float() if v.is_floating_point() else v for k, v in state.items()}
         )
@@ -240,28 +253,28 @@ def load_reader(
 
 
 def check_finished(folder: Path, file: Path) -> None:
-    """Raise UnbagError if training was stopped before its end, which writes the file."""
+    """Raise UnbagError if training was interrupted before it wrote the file."""
     if not file.exists() and (folder / LAST).exists():
         raise UnbagError(
-            f"{folder} holds a training that was stopped before its end",
-            expected=f"a folder with {file.name}, which the last step writes",
-            hint="give the same `unbag train` command again: it resumes",
+            f"{folder} holds an unfinished training run",
+            expected=f"a folder with {file.name}, which training writes at its end",
+            hint="run the same `unbag train` command again to resume it",
         )
 
 
 def read_head(path: Path) -> tuple[ReaderHeader, dict[str, Tensor]]:
-    """What `save_head` wrote; the file is data only, nothing in it is executed."""
+    """Read a file of `save_head`; it holds data only, and nothing in it is executed."""
     try:
         with safe_open(path, framework="pt") as file:
-            said = json.loads((file.metadata() or {})[_HEADER])
+            header = json.loads((file.metadata() or {})[_HEADER])
             state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        said["sizes"] = Sizes(**said["sizes"])
-        head = ReaderHeader(**said)
+        header["sizes"] = Sizes(**header["sizes"])
+        head = ReaderHeader(**header)
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise UnbagError(
             f"{path} is not a reader: {said_by(error)}",
             expected=f"a folder that `unbag train --readout ...` wrote, with {FILE}",
-            hint="train one; docs/readouts.md shows how",
+            hint="docs/how-to/readouts.md explains how to train one",
         ) from error
     check_finite(state, source=f"{path}")
     return head, state
@@ -270,27 +283,27 @@ def read_head(path: Path) -> tuple[ReaderHeader, dict[str, Tensor]]:
 def check_encoder(
     path: Path, encoder: DualEncoder, *, spec: str, fingerprint: str, kind: str = "reader"
 ) -> None:
-    """Raise UnbagError, with both fingerprints, if what lies there was trained on another."""
+    """Raise UnbagError, with both fingerprints, if `path` was trained on another encoder."""
     if fingerprint != encoder.fingerprint:
         raise UnbagError(
             f"{path} was trained for {spec} (fingerprint {fingerprint}), and the model is "
             f"{encoder.name} ({encoder.fingerprint})",
-            expected="the model it was trained on: to another, its numbers mean nothing",
+            expected="the model it was trained on, since its weights fit no other",
             hint=f"--model {spec}, or train a {kind} for this model",
         )
 
 
 def reader_fingerprint(reader: Reader, encoder: DualEncoder) -> str:
-    """Of encoder, weights and settings."""
-    said = json.dumps(with_first_names(asdict(reader.settings)), sort_keys=True)  # type: ignore[call-overload]
-    return fingerprint("reader", reader.state_dict(), encoder.fingerprint, reader.name, said)
+    """Return a fingerprint of encoder, weights and settings."""
+    settings = json.dumps(with_first_names(asdict(reader.settings)), sort_keys=True)  # type: ignore[call-overload]
+    return fingerprint("reader", reader.state_dict(), encoder.fingerprint, reader.name, settings)
 
 
 def shipped_reader(readout: str, encoder: DualEncoder) -> Path | None:
-    """`MODEL.READOUT.reader.safetensors` whose header has this encoder's fingerprint.
+    """Return the shipped reader file that was trained on an encoder; None if there is none.
 
-    None where there is none. What such a file is called says what to look at; only its header
-    says whom it was trained for.
+    The name `MODEL.READOUT.reader.safetensors` selects the read-out; the header has the encoder's
+    fingerprint.
     """
     for path in shipped_like(f"*.{readout}.reader.safetensors"):
         head, _ = read_head(path)
@@ -300,7 +313,7 @@ def shipped_reader(readout: str, encoder: DualEncoder) -> Path | None:
 
 
 def shipped_decoder(readout: str, encoder: DualEncoder) -> Path | None:
-    """The folder `MODEL.READOUT` of a decoder that was trained on this encoder; None if none is."""
+    """Return the shipped folder of a decoder trained on an encoder; None if there is none."""
     for folder in shipped_like(f"*.{readout}"):
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         if config["origin"]["fingerprint"] == encoder.fingerprint:

@@ -1,4 +1,4 @@
-"""Model cards (README.md) of exports and of read-outs, and the records that they show."""
+"""Write the model cards (README.md) of exports and read-outs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Literal
 from unbag.models.loading import name_of_form
 from unbag.version import __version__
 
-_SAME_LICENCE = "That of the weights it was made from; nothing is granted here beside it."
+_SAME_LICENCE = "That of the original weights; nothing further is granted here."
 _HUB = re.compile(r"hf:([\w.-]+/[\w.-]+)")
 _HUB_LIBRARIES = {"open_clip": "open_clip", "transformers": "transformers"}
 Library = Literal["open_clip", "transformers", "tiny", "photo", "joined"]
@@ -20,17 +20,17 @@ Library = Literal["open_clip", "transformers", "tiny", "photo", "joined"]
 
 @dataclass(frozen=True)
 class Card:
-    """What only the maker of a model knows; texts are Markdown."""
+    """What the export itself cannot know about the model; texts are Markdown."""
 
     title: str
     base: str
-    """The model it was made from, as `--model` names it."""
+    """The original model, as `--model` takes it."""
     recipe: str = ""
-    """Its name; without one the weights are those of `base`, and the card says so."""
+    """Name of the training recipe; empty if the weights are those of `base`."""
     settings: str = ""
     data: str = ""
     table: str = ""
-    """Numbers before and after, as a Markdown table."""
+    """Scores before and after training, as a Markdown table."""
     cost: Cost | None = None
     licence: str = _SAME_LICENCE
     command: str = ""
@@ -39,23 +39,23 @@ class Card:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a training took."""
+    """Cost of a training run."""
 
     steps: int
     samples: int
     """Images seen, over all steps and processes."""
     seconds: float
     device: str
-    """And how many, such as 8 x NVIDIA H200."""
+    """With the number of devices, such as 8 x NVIDIA H200."""
 
 
 def card_of_copy(model: str, *, name: str, command: str = "") -> Card:
-    """For an export without training."""
+    """Return the card of an export without training."""
     return Card(title=name, base=model, command=command)
 
 
 def card_settings(recipe: Mapping[str, Any], *, seed: int, precision: str) -> str:
-    """Lines of Markdown; `recipe` is what `described` made of one."""
+    """Return the hyperparameters as lines of Markdown; `recipe` is a recipe as JSON."""
     terms = recipe["objective"]["terms"]
     freeze, lora = recipe["freeze"], recipe["lora"]
     lines = [
@@ -72,7 +72,7 @@ def card_settings(recipe: Mapping[str, Any], *, seed: int, precision: str) -> st
 
 
 def render_card(card: Card, exported: Exported) -> str:
-    """README.md with the head that the Hugging Face hub reads."""
+    """Return README.md with the metadata that the Hugging Face hub reads."""
     parts = [
         _head(card, exported),
         f"# {_line(card.title)}",
@@ -97,7 +97,7 @@ def _head(card: Card, exported: Exported) -> str:
     ]
     hub = _HUB.fullmatch(card.base)
     if hub:
-        # The hub takes only names of its own here. JSON's strings are YAML's.
+        # The hub accepts only its own names here. JSON strings are valid YAML.
         lines.append(f"base_model: {json.dumps(hub[1])}")
     return "---\n" + "\n".join(lines) + "\n---"
 
@@ -105,8 +105,8 @@ def _head(card: Card, exported: Exported) -> str:
 def _what(card: Card) -> str:
     if not card.recipe:
         return (
-            f"An export of `{card.base}`: its weights as they were. Nothing was trained, so no "
-            "number changed."
+            f"An export of `{card.base}` with unchanged weights: nothing was trained, so no score "
+            "changed."
         )
     return (
         f"`{card.base}`, fine-tuned with the recipe `{card.recipe}` against bag-of-words "
@@ -121,7 +121,7 @@ def _use(exported: Exported) -> str:
             f"```python\n{_code(folder)}\n```",
             f"```\nunbag run --model {folder.model_name()} --bench world --out runs/mine\n```",
         ]
-    parts += [f"No form for {one.library}: {one.why}." for one in exported.left_out]
+    parts += [f"Not exported to {form.library}: {form.why}." for form in exported.left_out]
     return "\n\n".join(parts)
 
 
@@ -156,26 +156,27 @@ def _training(card: Card) -> str:
 
 def _cost(cost: Cost) -> str:
     hours, rest = divmod(round(cost.seconds), 3600)
-    took = f"{hours} h {rest // 60} min" if hours else f"{rest // 60} min {rest % 60} s"
-    return f"{cost.steps:,} steps, {cost.samples:,} images, {took} on {cost.device}"
+    duration = f"{hours} h {rest // 60} min" if hours else f"{rest // 60} min {rest % 60} s"
+    return f"{cost.steps:,} steps, {cost.samples:,} images, {duration} on {cost.device}"
 
 
 def _agreement_table(exported: Exported) -> str:
     rows = ["| folder | vectors | pixels | cosine of images |", "|---|---|---|---|"]
     rows += [
-        f"| `{one.place}` | {one.agreement.vectors:.1e} | {one.agreement.levels:.2f} of 255 "
-        f"| {one.agreement.cosine:.6f} |"
-        for one in exported.folders
+        f"| `{form.place}` | {form.agreement.vectors:.1e} | {form.agreement.levels:.2f} of 255 "
+        f"| {form.agreement.cosine:.6f} |"
+        for form in exported.folders
     ]
-    said = (
-        "After writing, each form was read again by its library and compared with the model, on "
-        "drawn images and on captions of all lengths. *vectors*: the largest difference of a "
-        "number of unit vectors, from the same pixels; *pixels*: the largest difference of the two "
-        "libraries' prepared images, which are resized by different code; *cosine of images*: "
-        "the smallest between an image so prepared and the model's own vector."
+    explanation = (
+        "After writing, each export was loaded with its library and compared with the model, on "
+        "drawn images and on captions of all lengths. *vectors*: the largest difference between "
+        "components of unit vectors, from the same pixels; *pixels*: the largest difference "
+        "between the preprocessed images, since the libraries resize with different code; *cosine "
+        "of images*: the smallest cosine between an image preprocessed by the library and the "
+        "model's own vector."
     )
     notes = "\n".join(f"- {note}" for note in exported.notes)
-    parts = ["## The forms agree", said, "\n".join(rows), notes]
+    parts = ["## Agreement of the exports", explanation, "\n".join(rows), notes]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -185,89 +186,89 @@ def _line(text: str) -> str:
 
 @dataclass(frozen=True)
 class Exported:
-    """All of it."""
+    """An export: its folder, formats and checks."""
 
     path: Path
     name: str
     """Of the model."""
     fingerprint: str
-    """Of the model, as it was before it was written."""
+    """Fingerprint of the model before it was written."""
     scale: float
     bias: float
     folders: tuple[LibraryForm, ...]
     left_out: tuple[LeftOut, ...] = ()
     notes: tuple[str, ...] = ()
-    """What differs between the forms, in whole sentences."""
+    """Differences between the formats, as full sentences."""
 
     def as_json(self) -> Mapping[str, Any]:
-        """For unbag.json; without the place, so that the folder can be moved."""
+        """Return the content of unbag.json, without the path, so that the folder can be moved."""
         return {
             "model": self.name,
             "fingerprint": self.fingerprint,
             "scale": self.scale,
             "bias": self.bias,
             "folders": {
-                one.place: {
-                    "library": one.library,
-                    "weights": dict(one.weights),
-                    "largest_difference": one.agreement.vectors,
-                    "pixel_levels": one.agreement.levels,
-                    "smallest_cosine": one.agreement.cosine,
+                form.place: {
+                    "library": form.library,
+                    "weights": dict(form.weights),
+                    "largest_difference": form.agreement.vectors,
+                    "pixel_levels": form.agreement.levels,
+                    "smallest_cosine": form.agreement.cosine,
                 }
-                for one in self.folders
+                for form in self.folders
             },
-            "left_out": {one.library: one.why for one in self.left_out},
+            "left_out": {form.library: form.why for form in self.left_out},
             "notes": list(self.notes),
         }
 
 
 @dataclass(frozen=True)
 class LibraryForm:
-    """One library's form of the model."""
+    """The model in the format of one library."""
 
     library: Library
     place: str
-    """Below the export: a folder, for an encoder of our own a file."""
+    """Path inside the export: a folder, or a file for unbag's own encoders."""
     agreement: Agreement
     weights: tuple[tuple[str, str], ...]
-    """Files of weights, below the export, with their sha256."""
+    """Weight files inside the export, with their sha256."""
     kind: str = "AutoModel"
-    """The class of transformers that reads it."""
+    """The class of transformers that loads it."""
 
     def load_line(self, out: Path | str = "DIR") -> str:
-        """Python that loads it."""
-        at = f"{out}/{self.place}"
+        """Return the line of Python that loads it."""
+        path = f"{out}/{self.place}"
         if self.library == "open_clip":
-            return f'open_clip.create_model_and_transforms("local-dir:{at}")'
+            return f'open_clip.create_model_and_transforms("local-dir:{path}")'
         if self.library == "transformers":
-            return f'transformers.{self.kind}.from_pretrained("{at}")'
-        return f'{self.module}.load("{at}")'
+            return f'transformers.{self.kind}.from_pretrained("{path}")'
+        return f'{self.module}.load("{path}")'
 
     @property
     def module(self) -> str:
-        """Ours that reads it, where the library is unbag."""
+        """The module of unbag that loads it, for unbag's own encoders."""
         return f"unbag.models.{self.library}"
 
     def model_name(self, out: Path | str = "DIR") -> str:
-        """As `unbag run --model` takes it."""
+        """Return the name that `unbag run --model` takes."""
         return name_of_form(self.library, f"{out}/{self.place}")
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """How far the vectors of a folder, read again by its library, are from the model's."""
+    """Differences between the model and an export loaded with its library."""
 
     vectors: float
-    """Largest difference of a number of unit vectors, from the same pixels and captions."""
+    """Largest difference between components of unit vectors, from the same pixels and captions."""
     levels: float = 0.0
-    """Largest difference of a prepared pixel from the model's own preparation, in levels of 255."""
+    """Largest difference of a preprocessed pixel from the model's own, in levels of 255."""
     cosine: float = 1.0
-    """Smallest cosine of an image prepared by this library with the model's own vector."""
+    """Smallest cosine between an image preprocessed by this library and the model's own vector."""
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A form that was not written."""
+    """A format that was not written."""
 
     library: Library
     why: str
@@ -275,24 +276,22 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class ReadoutCard:
-    """What only the training of a read-out knows; texts are Markdown."""
+    """Content of the model card of a read-out; texts are Markdown."""
 
     title: str
     about: str
-    """What was trained, and for which model alone."""
+    """What was trained, and for which model."""
     commands: Sequence[str]
-    """That score with it, FOLDER being its folder."""
+    """Commands that score with it, where FOLDER is its folder."""
     training: str
-    """Data, seed, duration."""
+    """Data, seed and duration of the training."""
     settings: Mapping[str, object]
     numbers: str
-    licence: str = (
-        "That of the model and of the images it was trained on; nothing is granted here beside it."
-    )
+    licence: str = "That of the model and of the training images; nothing further is granted here."
 
 
 def render_readout_card(card: ReadoutCard) -> str:
-    """README.md of the folder of a reader, a decoder or a model that embeds."""
+    """Return README.md for the folder of a read-out."""
     commands = "\n".join(f"    {command}" for command in card.commands)
     settings = "\n".join(f"| {key} | {value} |" for key, value in card.settings.items())
     parts = [

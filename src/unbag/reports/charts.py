@@ -1,9 +1,9 @@
-"""The one chart kit: axes, lines, bars, marks and labels as SVG, with every text escaped.
+"""SVG charts: axes, lines, bars, markers and labels. All text is escaped.
 
-A chart on a page is as wide as the page: places across are percentages and heights are pixels, so
-its marks and letters keep their size on a phone and on a large screen. A chart in a file of its own
-is in pixels. Colours come from a style sheet by class (s0, s1 ... and blind), so that dark mode and
-print can change them; the form of a mark says the same as its colour.
+A chart on a page is as wide as the page: x positions are percentages and heights are pixels, so
+that markers and text keep their size on any screen. A chart in its own file is in pixels. Colours
+come from a style sheet by class (s0, s1 ... and blind), for dark mode and print; the shape of a
+marker identifies a series as its colour does.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from unbag.reports.layout import Column, MetricRow
 Length = float | str
 """Pixels, or a percentage of the width."""
 COLOURS = 6
-"""Different colours before they start again; the marks then still differ."""
+"""Number of colours before they repeat; the markers then still differ."""
 _SHORTEST = 1e-6
-"""Shortest axis, so that equal numbers can be drawn."""
+"""Smallest axis range, so that equal numbers can be drawn."""
 _ROOM = 0.06
-"""Free part of the axis at each end."""
+"""Margin at each end of the axis, as a share of its range."""
 _LANE = 11
 """Height of one scorer's line in a strip, in pixels."""
 _TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -39,12 +39,12 @@ _MARKS = (
 
 @dataclass(frozen=True)
 class Axis:
-    """From values to a part of the way, 0 to 1."""
+    """Maps values to positions from 0 to 1."""
 
     low: float
     high: float
     is_rate: bool = False
-    """Written as percent."""
+    """Label the axis in percent."""
 
     @classmethod
     def over(
@@ -55,31 +55,31 @@ class Axis:
         room: float = _ROOM,
         shortest: float = _SHORTEST,
     ) -> Axis:
-        """Holds all finite values, with room at both ends."""
-        known = [value for value in values if isfinite(value)] or [0.0, 1.0]
-        low, high = min(known), max(known)
+        """Return an axis that contains all finite values, with a margin at both ends."""
+        finite = [value for value in values if isfinite(value)] or [0.0, 1.0]
+        low, high = min(finite), max(finite)
         wide = max(high - low, shortest, 0.02 * abs(high))
         free = wide * room + (wide - (high - low)) / 2
         return cls(low - free, high + free, is_rate)
 
     @classmethod
     def of_rates(cls, values: Iterable[float]) -> Axis:
-        """From 0 to 1, unless something lies outside."""
-        known = [value for value in values if isfinite(value)]
-        if all(0 <= value <= 1 for value in known):
+        """Return an axis from 0 to 1, or longer if a value lies outside."""
+        finite = [value for value in values if isfinite(value)]
+        if all(0 <= value <= 1 for value in finite):
             return cls(0.0, 1.0, is_rate=True)
-        return cls.over([*known, 0.0, 1.0], is_rate=True)
+        return cls.over([*finite, 0.0, 1.0], is_rate=True)
 
     def part(self, value: float) -> float:
-        """Where a value lies; what is off the axis lies at its end."""
+        """Return the position of a value, from 0 to 1; values off the axis are clipped."""
         return min(max((value - self.low) / (self.high - self.low), 0.0), 1.0)
 
     def place(self, value: float) -> str:
-        """The same as a percentage, for SVG."""
+        """Return the position as a percentage, for SVG."""
         return f"{100 * self.part(value):.2f}%"
 
     def ticks(self) -> list[float]:
-        """Four to seven round numbers."""
+        """Return four to seven round numbers."""
         rough = (self.high - self.low) / 6
         size = 10.0 ** floor(log10(rough))
         step = next(size * k for k in (1, 2, 2.5, 5, 10) if size * k >= rough * 0.999)
@@ -87,14 +87,14 @@ class Axis:
         return [k * step for k in range(first, last + 1)]
 
     def text(self, tick: float) -> str:
-        """A tick as people read it; no minus before a zero."""
-        shown = 100 * tick if self.is_rate else tick
+        """Format a tick label, without a minus sign before zero."""
+        number = 100 * tick if self.is_rate else tick
         wide = (self.high - self.low) * (100 if self.is_rate else 1)
         digits = max(0, 1 - floor(log10(wide / 6)))
-        written = f"{shown:.{digits}f}"
-        # As few digits as tell the ticks apart.
-        written = written.rstrip("0").rstrip(".") if "." in written else written
-        return "0" if written in ("-0", "") else written
+        text = f"{number:.{digits}f}"
+        # As few digits as keep the ticks different.
+        text = text.rstrip("0").rstrip(".") if "." in text else text
+        return "0" if text in ("-0", "") else text
 
 
 UNIT = Axis(0.0, 1.0)
@@ -102,7 +102,7 @@ UNIT = Axis(0.0, 1.0)
 
 @dataclass(frozen=True)
 class Panel:
-    """A rectangle of a chart with an axis along each of two sides."""
+    """A rectangle of a chart with a horizontal and a vertical axis."""
 
     across: Axis
     up: Axis = UNIT
@@ -110,70 +110,70 @@ class Panel:
     top: float = 0.0
     left: float = 0.0
     wide: float | None = None
-    """None is the whole width of the page: places across are then percentages."""
+    """None is the width of the page: x positions are then percentages."""
 
     def x(self, value: float) -> float:
-        """Pixels from the left of a chart in pixels."""
+        """Return the x position of a value in a chart in pixels."""
         assert self.wide is not None
         return self.left + self.wide * self.across.part(value)
 
     def place(self, value: float) -> Length:
-        """Where a value lies across any chart."""
+        """Return the x position of a value in any chart."""
         return self.across.place(value) if self.wide is None else self.x(value)
 
     def y(self, value: float) -> float:
-        """Pixels from the top of the chart."""
+        """Return the y position of a value in pixels."""
         return self.top + self.high * (1 - self.up.part(value))
 
     @property
     def right(self) -> Length:
-        """The end of the rectangle."""
+        """The right edge of the rectangle."""
         return "100%" if self.wide is None else self.left + self.wide
 
     @property
     def bottom(self) -> float:
-        """Its lower edge."""
+        """The lower edge of the rectangle."""
         return self.top + self.high
 
     def upright(self, value: float, kind: str = "grid", *, to: float | None = None) -> str:
-        """A line over the whole height, or down to a place."""
+        """Draw a vertical line over the whole height, or down to `to`."""
         x = self.place(value)
         return line(x, x, self.top, self.bottom if to is None else to, kind)
 
     def level(self, value: float, kind: str = "grid") -> str:
-        """A line over the whole width."""
+        """Draw a horizontal line over the whole width."""
         return line(self.left, self.right, self.y(value), self.y(value), kind)
 
-    def below(self, value: float, said: str, kind: str = "", *, gap: float = 15) -> str:
-        """A number under a place; on a page those at its ends stay inside of it."""
+    def below(self, value: float, label: str, kind: str = "", *, gap: float = 15) -> str:
+        """Draw text below a value; near the edges of a page it is aligned to stay inside."""
         part = self.across.part(value) if self.wide is None else 0.5
         anchor = "start" if part < 0.03 else "end" if part > 0.97 else "middle"
-        return text(self.place(value), self.bottom + gap, said, kind, anchor=anchor)
+        return text(self.place(value), self.bottom + gap, label, kind, anchor=anchor)
 
     def ticks(self, values: Iterable[float] | None = None, *, gap: float = 15) -> str:
-        """Upright lines with their numbers below; round numbers where none are named."""
+        """Draw vertical lines with labels at the given values, by default at the axis ticks."""
         return "".join(
             self.upright(tick) + self.below(tick, self.across.text(tick), gap=gap)
             for tick in (self.across.ticks() if values is None else values)
         )
 
     def marked(self, value: float, low: float, high: float, y: float, column: Column) -> str:
-        """The mark of a series at its value, over its interval where it has one."""
+        """Draw the marker of a series at its value, with its interval if it has one."""
         return self.whisker(low, high, y, colour_class(column)) + at(
             self.place(value), y, mark(column)
         )
 
     def whisker(self, low: float, high: float, y: float, kind: str) -> str:
-        """An interval across."""
+        """Draw a horizontal interval; empty if an end is not finite."""
         if not (isfinite(low) and isfinite(high)):
             return ""
         return line(self.place(low), self.place(high), y, y, f"whisker {kind}")
 
     def curve(self, points: Iterable[tuple[float, float]], kind: str, *, dashes: str = "") -> str:
-        """Points joined by lines."""
+        """Draw points joined by lines."""
         spots = [(self.place(x), self.y(y)) for x, y in points]
         if self.wide is None:
-            # A path knows no percentages.
+            # An SVG path cannot use percentages.
             return "".join(line(a, b, c, d, kind) for (a, c), (b, d) in pairwise(spots))
         return path("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in spots), kind, dashes=dashes)
 
@@ -181,57 +181,57 @@ class Panel:
 def element(
     name: str, inside: str = "", *, kind: str = "", said: str = "", **attributes: Length | None
 ) -> str:
-    """An element with what is inside of it, which is SVG; `said` shows under a pointer."""
+    """Return an SVG element with its content, which is SVG; `said` is its tooltip."""
     inside = (f"<title>{escape(said)}</title>" if said else "") + inside
-    given = {"class": kind or None} | attributes
+    all_attributes = {"class": kind or None} | attributes
     start = f"<{name}"
-    for key, value in given.items():
+    for key, value in all_attributes.items():
         if value is not None:
-            written = f"{value:.1f}" if isinstance(value, float) else escape(str(value))
-            start += f' {key.rstrip("_").replace("_", "-")}="{written}"'
+            text = f"{value:.1f}" if isinstance(value, float) else escape(str(value))
+            start += f' {key.rstrip("_").replace("_", "-")}="{text}"'
     return f"{start}>{inside}</{name}>" if inside else f"{start}/>"
 
 
 def line(x1: Length, x2: Length, y1: Length, y2: Length, kind: str) -> str:
-    """A straight line."""
+    """Draw a straight line."""
     return element("line", kind=kind, x1=x1, x2=x2, y1=y1, y2=y2)
 
 
 def path(d: str, kind: str = "", *, dashes: str = "", said: str = "") -> str:
-    """A line of any form."""
+    """Draw a path."""
     return element("path", kind=kind, said=said, stroke_dasharray=dashes or None, d=d)
 
 
 def box(x: Length, y: float, wide: Length, high: float, kind: str) -> str:
-    """A rectangle."""
+    """Draw a rectangle."""
     return element("rect", kind=kind, x=x, y=y, width=wide, height=high)
 
 
 def dot(x: Length, y: float, size: float, kind: str, *, said: str = "") -> str:
-    """A filled circle."""
+    """Draw a filled circle."""
     return element("circle", kind=kind, said=said, cx=x, cy=y, r=f"{size:g}")
 
 
 def text(
     x: Length,
     y: float,
-    said: str,
+    content: str,
     kind: str = "",
     *,
     anchor: str = "start",
     shift: int | None = None,
     colour: str = "",
 ) -> str:
-    """A line of text that begins, ends or has its middle at a place."""
+    """Draw a line of text, anchored at its start, middle or end."""
     style = f"fill:{colour}" if colour else None
     name = kind or None
     return element(
-        "text", escape(said), x=x, y=y, dx=shift, text_anchor=anchor, class_=name, style=style
+        "text", escape(content), x=x, y=y, dx=shift, text_anchor=anchor, class_=name, style=style
     )
 
 
 def at(x: Length, y: float, drawing: str, *, kind: str = "") -> str:
-    """A drawing around the origin, moved to a place."""
+    """Move a drawing from the origin to a position."""
     if isinstance(x, str):
         return element("svg", drawing, kind=kind, x=x, y=y, overflow="visible")
     return element("g", drawing, kind=kind, transform=f"translate({x:.1f} {y:.1f})")
@@ -240,12 +240,14 @@ def at(x: Length, y: float, drawing: str, *, kind: str = "") -> str:
 def page_chart(
     parts: Iterable[str], high: float, *, title: str = "", said: str = "", kind: str = "strip"
 ) -> str:
-    """As wide as its page; one without a title repeats the text beside it, so it is hidden."""
+    """Return a chart as wide as its page; without a title it is hidden from screen readers."""
     size = f'class="{kind}" width="100%" height="{high:g}"'
     if not title:
         return f'<svg {size} aria-hidden="true">{"".join(parts)}</svg>'
-    told = f"<title>{escape(title)}</title>" + (f"<desc>{escape(said)}</desc>" if said else "")
-    return f'<svg {size} role="img">{told}{"".join(parts)}</svg>'
+    title_elements = f"<title>{escape(title)}</title>" + (
+        f"<desc>{escape(said)}</desc>" if said else ""
+    )
+    return f'<svg {size} role="img">{title_elements}{"".join(parts)}</svg>'
 
 
 def chart_file(
@@ -258,7 +260,7 @@ def chart_file(
     style: str,
     paper: str = "",
 ) -> str:
-    """A file of its own; a colour for `paper` is one for light and dark pages alike."""
+    """Return a chart as an SVG file; `paper` is a background colour for light and dark pages."""
     ground = element(
         "rect", kind="" if paper else "paper", width=wide, height=f"{high:.0f}", fill=paper or None
     )
@@ -270,7 +272,7 @@ def chart_file(
 
 
 def set_apart(heights: Mapping[str, float], least: float = 16.0) -> dict[str, float]:
-    """Where the names of lines that end at these heights stand: from the top, none upon another."""
+    """Return label heights near the given heights, at least `least` apart, from the top."""
     placed, free = {}, 0.0
     for name in sorted(heights, key=lambda name: heights[name]):
         placed[name] = max(heights[name], free)
@@ -279,7 +281,7 @@ def set_apart(heights: Mapping[str, float], least: float = 16.0) -> dict[str, fl
 
 
 def scale_for(rows: Sequence[MetricRow]) -> Axis:
-    """The axis from 0 that holds every value; only ratios of two rates need more than 1."""
+    """Return an axis from 0 to 1, or more for values above 1, such as ratios of rates."""
     values = [e.value for row in rows for e in row.estimates if e is not None and e.is_rate]
     return Axis(0.0, max([1.0, *(value for value in values if value == value)]), is_rate=True)
 
@@ -287,7 +289,7 @@ def scale_for(rows: Sequence[MetricRow]) -> Axis:
 def strip(
     row: MetricRow, columns: Sequence[Column], *, name: str, scale: Axis, bars: bool = False
 ) -> str:
-    """One metric: a line for each scorer with its value and interval, and the chance level."""
+    """Draw one metric: the value and interval of each scorer, and the chance level."""
     panel = Panel(scale, high=_LANE * len(columns) + 6)
     levels = chance_levels(row.first) if row.first else ()
     drawn = [panel.upright(tick) for tick in _TICKS]
@@ -304,14 +306,14 @@ def strip(
 
 
 def axis(scale: Axis) -> str:
-    """The numbers under (or over) a column of strips."""
+    """Draw the tick labels of a column of strips."""
     panel = Panel(scale)
     texts = [panel.below(tick, f"{tick:.0%}", gap=12) for tick in _TICKS]
     return page_chart(texts, 16, kind="strip axis")
 
 
 def describe(row: MetricRow, columns: Sequence[Column]) -> str:
-    """What a strip shows, for readers who do not see it."""
+    """Describe a strip in text, for screen readers."""
     parts = [
         f"{column.label} {estimate_text(estimate)}"
         for column, estimate in zip(columns, row.estimates, strict=True)
@@ -322,12 +324,12 @@ def describe(row: MetricRow, columns: Sequence[Column]) -> str:
 
 
 def mark(column: Column) -> str:
-    """A scorer's mark, centred on the origin; blind baselines have hollow ones."""
+    """Return a scorer's marker, centred on the origin; those of blind baselines are hollow."""
     return f'<g class="mark {colour_class(column)}">{_MARKS[column.place % len(_MARKS)]}</g>'
 
 
 def key(drawing: str) -> str:
-    """A mark alone, for legends and table heads."""
+    """Return a marker for legends and table heads."""
     return (
         '<svg class="key" width="14" height="14" aria-hidden="true">'
         f'<g transform="translate(7 7)">{drawing}</g></svg>'
@@ -335,5 +337,5 @@ def key(drawing: str) -> str:
 
 
 def colour_class(column: Column) -> str:
-    """The class that gives a scorer its colour."""
+    """Return the CSS class of a scorer's colour."""
     return "blind" if column.is_blind else f"s{column.place % COLOURS}"

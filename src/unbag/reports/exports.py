@@ -1,4 +1,4 @@
-"""Writes results as a page, Markdown, a LaTeX table, CSV or JSON."""
+"""Write results as an HTML page, Markdown, a LaTeX table, CSV or JSON."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _BEGINNINGS = {
     ".tex": _LATEX_HEAD,
     ".csv": ",".join(CSV_HEAD[:5]) + ",",
 }
-"""What is near the beginning of each form; of CSV the columns that reports of all versions have."""
+"""Text at the start of a report in each format; for CSV, columns that all versions write."""
 
 
 @runtime_checkable
@@ -60,11 +60,11 @@ Reportable = (
     | Sequence[Result]
     | Sequence[str | Path]
 )
-"""What a report can be written of."""
+"""What a report can be written from."""
 
 
 def report(results: Reportable, path: str | Path) -> Path:
-    """Write results as a page, Markdown, a LaTeX table, CSV or JSON, by the ending of the path.
+    """Write results as HTML, Markdown, a LaTeX table, CSV or JSON, by the file extension.
 
     Args:
         results: What `evaluate` returns, single results of it, or one run folder or several.
@@ -86,7 +86,7 @@ def report(results: Reportable, path: str | Path) -> Path:
         write_text(path, text)
     except OSError as error:
         raise UnbagError(
-            f"cannot write {path}: {error.strerror or error}", hint="choose another place"
+            f"cannot write {path}: {error.strerror or error}", hint="choose another path"
         ) from error
     return path
 
@@ -96,44 +96,44 @@ def _contents(results: Reportable) -> RunContents:
         return results
     if isinstance(results, HasContents):
         return results.contents
-    given = [results] if isinstance(results, Result | str | Path) else results
-    every = list(given) if isinstance(given, Sequence) else [given]
-    found = [one for one in every if isinstance(one, Result)]
-    folders = [Path(one) for one in every if isinstance(one, str | Path)]
-    if every and len(found) == len(every):
-        record = next((result.run for result in found if result.run is not None), None)
+    items = [results] if isinstance(results, Result | str | Path) else results
+    all_items = list(items) if isinstance(items, Sequence) else [items]
+    results_given = [item for item in all_items if isinstance(item, Result)]
+    folders = [Path(item) for item in all_items if isinstance(item, str | Path)]
+    if all_items and len(results_given) == len(all_items):
+        record = next((result.run for result in results_given if result.run is not None), None)
         now = datetime.now(UTC).isoformat(timespec="seconds")
         empty = RunRecord("", now, 0, "", versions={}, fingerprints={})
-        return RunContents(record or empty, tuple(found))
-    if every and len(folders) == len(every):
+        return RunContents(record or empty, tuple(results_given))
+    if all_items and len(folders) == len(all_items):
         return read_runs(folders)
-    wholes = [one.contents for one in every if isinstance(one, HasContents)]
-    if every and len(wholes) == len(every):
-        return merge_runs(wholes)
-    kinds = ", ".join(sorted({type(one).__name__ for one in every}))
+    runs = [item.contents for item in all_items if isinstance(item, HasContents)]
+    if all_items and len(runs) == len(all_items):
+        return merge_runs(runs)
+    kinds = ", ".join(sorted({type(item).__name__ for item in all_items}))
     raise UnbagError(
-        f"a report of {kinds}" if every else "a report of no results",
-        expected="results of ub.evaluate, or run folders, at least one and all of one sort",
+        f"a report of {kinds}" if all_items else "a report of no results",
+        expected="results of ub.evaluate, or run folders, at least one and all of one type",
         hint="write ub.report(results, path) with results of ub.evaluate, or "
         'ub.report("runs/first", path)',
     )
 
 
 def read_runs(folders: Sequence[Path]) -> RunContents:
-    """Finished runs as one."""
+    """Read and merge finished runs."""
     return merge_runs([read_contents(folder) for folder in folders], folders=folders)
 
 
 def check_place(path: Path) -> None:
-    """Whether a report can be written there; a file that is there must be one."""
+    """Raise UnbagError unless `path` is new or a report, which is replaced."""
     form_of(path)
     if not path.parent.is_dir():
         raise UnbagError(
-            f"there is no folder {path.parent}", hint="create it, or choose another place"
+            f"there is no folder {path.parent}", hint="create it, or choose another path"
         )
     if path.is_file() and not _is_report(path):
         raise UnbagError(
-            f"{path} exists and is no report of unbag",
+            f"{path} exists and is not a report of unbag",
             expected="a new file, or an earlier report, which is replaced",
             hint="choose another name, or delete it",
         )
@@ -143,9 +143,9 @@ def _is_report(path: Path) -> bool:
     try:
         with path.open(encoding="utf-8") as file:
             if path.suffix == ".json":
-                found = json.load(file)
+                content = json.load(file)
                 keys = {"results", "references", "warnings", "problems"}
-                return isinstance(found, dict) and set(found) >= keys
+                return isinstance(content, dict) and set(content) >= keys
             head = file.read(2048)
     except (OSError, ValueError, RecursionError):
         return False
@@ -154,23 +154,23 @@ def _is_report(path: Path) -> bool:
 
 
 def form_of(path: Path) -> Callable[[RunContents], str]:
-    """The writer that the ending of a path asks for."""
+    """Return the writer for the file extension of a path."""
     if path.suffix not in FORMS:
         raise UnbagError(
-            f"the ending {path.suffix!r} of {path.name!r} is not known",
+            f"the file extension {path.suffix!r} of {path.name!r} is not known",
             expected=f"one of {', '.join(FORMS)}",
-            hint="choose the form with the ending of the file",
+            hint="the file extension determines the format",
         )
     return FORMS[path.suffix]
 
 
 def to_html(contents: RunContents) -> str:
-    """The page, with our own definitions of the metrics."""
+    """Return the HTML page, with definitions of the metrics."""
     return render_page(contents, DEFINITIONS)
 
 
 def to_markdown(run: RunContents) -> str:
-    """The summary, an overview table, and a table of every metric for each benchmark."""
+    """Return the summary, an overview table and a table of all metrics for each benchmark."""
     layout = lay_out(run)
     parts = ["# unbag report"]
     folders = [part.folder for part in parts_of(run) if part.folder]
@@ -198,14 +198,14 @@ def to_markdown(run: RunContents) -> str:
 
 
 def to_latex(run: RunContents) -> str:
-    """The overview as a table for a paper."""
+    """Return the overview as a LaTeX table."""
     layout = lay_out(run)
     table = replace(overview(layout), caption=legend(layout))
     return _LATEX_HEAD + latex(table)
 
 
 def overview(layout: Layout) -> Table:
-    """The main metrics of every benchmark, a column per model."""
+    """Return a table of the main metrics of every benchmark, with a column per model."""
     rows = [
         [sheet.title, *_cells(sheet, metric)]
         for sheet in layout.overview
@@ -215,19 +215,19 @@ def overview(layout: Layout) -> Table:
 
 
 def legend(layout: Layout) -> str:
-    """The line under an overview."""
+    """Return the legend of an overview table."""
     return f"Percent [interval]; {chance_legend(layout)}; ↓ lower is better."
 
 
 def _compared_markdown(comparisons: Sequence[Comparison], layout: Layout) -> list[str]:
-    """The paired comparisons of each benchmark that has some."""
+    """Return the paired comparisons of each benchmark."""
     parts = []
-    for name in dict.fromkeys(made.benchmark for made in comparisons):
+    for name in dict.fromkeys(comparison.benchmark for comparison in comparisons):
         sheets = [sheet for sheet in layout.sheets if sheet.benchmark == name]
         rows = [
-            [one.words, one.metric, one.difference, Marked(one.interval), one.p, one.p_holm,
-             f"{one.n}"]
-            for one in compared(comparisons, sheets, benchmark=name)
+            [pair.words, pair.metric, pair.difference, Marked(pair.interval), pair.p, pair.p_holm,
+             f"{pair.n}"]
+            for pair in compared(comparisons, sheets, benchmark=name)
         ]  # fmt: skip
         table = markdown(Table.of(_COMPARED, rows))
         parts += [f"## {in_markdown(name)}: compared, item by item", table]
@@ -235,7 +235,7 @@ def _compared_markdown(comparisons: Sequence[Comparison], layout: Layout) -> lis
 
 
 def _published_markdown(references: Sequence[Reference]) -> list[str]:
-    """Published numbers of the very models that were run, and the scale of the others."""
+    """Return published numbers of the same models, and those of other models for scale."""
     parts = []
     for name in dict.fromkeys(reference.benchmark for reference in references):
         here = [reference for reference in references if reference.benchmark == name]
@@ -279,10 +279,10 @@ def _cell(estimate: Estimate | None) -> Cell:
 
 
 def to_csv(run: RunContents) -> str:
-    """One row per result, tag and metric, as fractions; `tag` is empty for the overall numbers.
+    """Return one row per result, tag and metric, as fractions; `tag` is empty for overall numbers.
 
-    Published numbers follow, each once and with its source. Where several runs were joined, the
-    last column is the folder of the run.
+    Published numbers follow, each once and with its source. If several runs were merged, the last
+    column is the folder of the run.
     """
     parts = parts_of(run)
     rows = [
@@ -292,23 +292,23 @@ def to_csv(run: RunContents) -> str:
         for row in _result_rows(result)
     ]
     references = [reference for part in parts for reference in part.run.references]
-    # Each number once, although every scorer has it beside its own.
+    # Each published number once, although it is a reference of several scorers.
     published = {(r.benchmark, r.published): r.ours.is_rate for r in references}
-    for (benchmark, one), is_rate in published.items():
-        rule, _, chosen = one.aggregate.removesuffix("]").partition("micro[")
-        tag, _, value = chosen.partition("=")
+    for (benchmark, number), is_rate in published.items():
+        rule, _, tag_text = number.aggregate.removesuffix("]").partition("micro[")
+        tag, _, value = tag_text.partition("=")
         rows.append(
             {
                 "benchmark": benchmark,
-                "scorer": one.model,
-                "protocol": one.scoring,
-                "aggregate": "micro" if chosen else rule,
+                "scorer": number.model,
+                "protocol": number.scoring,
+                "aggregate": "micro" if tag_text else rule,
                 "tag": tag,
                 "tag_value": value,
-                "metric": one.metric,
-                "value": one.value,
+                "metric": number.metric,
+                "value": number.value,
                 "is_rate": is_rate,
-                "source": one.source,
+                "source": number.source,
             }
         )
     head = [*CSV_HEAD, *(["run"] if len(parts) > 1 else [])]
@@ -316,7 +316,7 @@ def to_csv(run: RunContents) -> str:
 
 
 def _result_rows(result: Result) -> Iterator[dict[str, object]]:
-    """A row, by column, for each overall estimate and each estimate of a tag."""
+    """Yield a row (values by column) for each overall estimate and each estimate of a tag."""
     for key, estimates in [("", result.overall), *result.by_tag.items()]:
         tag, _, value = key.partition("=")
         for metric, estimate in estimates.items():
@@ -324,7 +324,7 @@ def _result_rows(result: Result) -> Iterator[dict[str, object]]:
                 "benchmark": result.benchmark,
                 "scorer": result.scorer,
                 "protocol": result.protocol.key,
-                # A tag's entries are micro averages whatever the rule of the overall numbers is.
+                # Estimates of a tag are always micro averages.
                 "aggregate": "micro" if tag else result.aggregate,
                 "is_blind": result.is_blind,
                 "is_headline": metric == result.headline,
@@ -336,17 +336,17 @@ def _result_rows(result: Result) -> Iterator[dict[str, object]]:
 
 
 def to_json(run: RunContents) -> str:
-    """Results, comparisons and published numbers as the files of a run hold them.
+    """Return results, comparisons and published numbers in the format of run folders.
 
-    Where several runs were joined, each has the folder of its run.
+    If several runs were merged, each entry has the folder of its run.
     """
     parts = parts_of(run)
 
     def entries(kind: Literal["results", "comparisons", "references"]) -> list[JsonObject]:
         return [
-            {**({"run": part.folder} if part.folder else {}), **as_objects(one)}
+            {**({"run": part.folder} if part.folder else {}), **as_objects(entry)}
             for part in parts
-            for one in getattr(part.run, kind)
+            for entry in getattr(part.run, kind)
         ]
 
     content = {

@@ -1,4 +1,4 @@
-"""The report of a run as one HTML page that needs no network."""
+"""Render the report of a run as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from unbag.reports.layout import (
     published_only,
     records,
 )
-from unbag.reports.references import Beside, Scale, same_model, scales
+from unbag.reports.references import PublishedRow, Scale, same_model, scales
 from unbag.reports.summary import against_chance, chance_legend, summarise
 from unbag.types import Failure, RunContents
 from unbag.version import __version__
@@ -44,18 +44,18 @@ if TYPE_CHECKING:
     from unbag.metrics.definitions import Definition
 
 SHOWN_CARDS = 6
-"""Failures of a benchmark that are open at first; the others are folded away."""
+"""Failures of a benchmark that are shown; the others are collapsed."""
 _SHOWN_TAGS = 12
-"""Values a tag can have before its chart is folded away."""
+"""Largest number of tag values in a chart that is not collapsed."""
 _REMARKS = ("share_", "mean_")
-"""Metrics that explain the others; they stand in a folded table of their own."""
+"""Prefixes of secondary metrics, which are in a collapsed table."""
 _DATA_ADDRESS = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/]+={0,2}")
 Fault = Literal["", "above", "tied"]
-"""What is wrong with a false caption's score, against the true one it was compared with."""
+"""Whether a false caption scored above the true one it is compared with, or tied with it."""
 
 
 def render_page(run: RunContents, definitions: Mapping[str, Definition]) -> str:
-    """The whole report as one page. Nothing in it is fetched, run or trusted."""
+    """Render the report. The page loads nothing, has no scripts, and escapes all text."""
     prompts = over_prompts(run.results)
     run = published_only(run)
     layout = lay_out(run)
@@ -63,8 +63,8 @@ def render_page(run: RunContents, definitions: Mapping[str, Definition]) -> str:
     page = _page_environment().get_template("page.html")
 
     def defined(name: str) -> Definition | None:
-        """By name, or by a pattern such as share_*."""
-        patterns = (one for key, one in definitions.items() if fnmatchcase(name, key))
+        """Look up a definition by name, or by a pattern such as share_*."""
+        patterns = (value for key, value in definitions.items() if fnmatchcase(name, key))
         return definitions.get(name) or next(patterns, None)
 
     return page.render(
@@ -81,8 +81,8 @@ def render_page(run: RunContents, definitions: Mapping[str, Definition]) -> str:
         definitions=tuple(Defined(name, defined(name)) for name in metrics),
         protocols=tuple(dict.fromkeys((r.scorer, r.protocol.key) for r in run.results)),
         confidence=max((r.protocol.confidence for r in run.results), default=0.95),
-        # Each with the folder of its run, where several were joined.
-        records=[(part.folder, one) for part in parts_of(run) for one in records(part.run)],
+        # Each with the folder of its run, if several runs were merged.
+        records=[(part.folder, record) for part in parts_of(run) for record in records(part.run)],
         chance_legend=chance_legend(layout),
         notes=notes_of(run),
     )
@@ -97,14 +97,14 @@ class Section:
     sheets: tuple[Sheet, ...]
     tag_charts: tuple[Chart, ...]
     comparisons: tuple[ComparedPair, ...]
-    beside: tuple[Beside, ...]
+    published_rows: tuple[PublishedRow, ...]
     scales: tuple[Scale, ...]
     cards: tuple[FailureCard, ...]
 
 
 @dataclass(frozen=True)
 class Chart:
-    """Strips under one another with one axis."""
+    """A column of strips with one axis."""
 
     title: str
     rows: tuple[ChartRow, ...]
@@ -114,7 +114,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class ChartRow:
-    """A named strip of a chart."""
+    """A labelled strip of a chart."""
 
     name: str
     note: str
@@ -123,7 +123,7 @@ class ChartRow:
 
 @dataclass(frozen=True)
 class Defined:
-    """A metric of this page and its definition, None where nobody wrote one."""
+    """A metric of this page and its definition; None if it has none."""
 
     name: str
     definition: Definition | None
@@ -140,35 +140,35 @@ def _overview(layout: Layout) -> Chart:
 
 
 def _sections(run: RunContents, layout: Layout) -> tuple[Section, ...]:
-    found: dict[str, list[Sheet]] = {}
+    sheets_of: dict[str, list[Sheet]] = {}
     for sheet in layout.sheets:
-        found.setdefault(sheet.benchmark, []).append(sheet)
+        sheets_of.setdefault(sheet.benchmark, []).append(sheet)
     return tuple(
         Section(
-            anchor=f"benchmark-{at}",
+            anchor=f"benchmark-{i}",
             name=name,
             sheets=tuple(sheets),
             tag_charts=_tag_charts(sheets[0], layout.columns),
             comparisons=compared(run.comparisons, sheets, benchmark=name),
-            beside=same_model(r for r in run.references if r.benchmark == name),
+            published_rows=same_model(r for r in run.references if r.benchmark == name),
             scales=scales([r for r in run.references if r.benchmark == name]),
             cards=tuple(failure_card(f) for f in run.failures if f.benchmark == name),
         )
-        for at, (name, sheets) in enumerate(found.items(), start=1)
+        for i, (name, sheets) in enumerate(sheets_of.items(), start=1)
     )
 
 
 def _tag_charts(sheet: Sheet, columns: Sequence[Column]) -> tuple[Chart, ...]:
-    made = []
+    result_charts = []
     for tag, keys in sheet.tags.items():
         rows = [(key.partition("=")[2], sheet.tag_row(key, sheet.headline)) for key in keys]
-        named = [
+        rate_rows = [
             (name, f"n = {row.first.n:,}", row) for name, row in rows if row.first and row.is_rate
         ]
-        if named:
-            is_folded = len(named) > _SHOWN_TAGS
-            made.append(_chart(tag, named, columns, bars=True, is_folded=is_folded))
-    return tuple(made)
+        if rate_rows:
+            is_folded = len(rate_rows) > _SHOWN_TAGS
+            result_charts.append(_chart(tag, rate_rows, columns, bars=True, is_folded=is_folded))
+    return tuple(result_charts)
 
 
 def _chart(
@@ -182,15 +182,15 @@ def _chart(
     from markupsafe import Markup
 
     scale = charts.scale_for([row for _, _, row in rows])
-    drawn = []
+    chart_rows = []
     for name, note, row in rows:
         strip = charts.strip(row, columns, name=f"{name} {note}", scale=scale, bars=bars)
-        drawn.append(ChartRow(name, note, Markup(strip)))  # noqa: S704 - charts escapes
-    return Chart(title, tuple(drawn), Markup(charts.axis(scale)), is_folded)  # noqa: S704
+        chart_rows.append(ChartRow(name, note, Markup(strip)))  # noqa: S704 - charts escapes
+    return Chart(title, tuple(chart_rows), Markup(charts.axis(scale)), is_folded)  # noqa: S704
 
 
 def environment() -> Environment:
-    """Templates of all pages: every text is escaped, and a name that is missing is an error."""
+    """Return the Jinja environment of all pages: text is escaped, undefined names are errors."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     return Environment(
@@ -205,8 +205,8 @@ def environment() -> Environment:
 def _page_environment() -> Environment:
     from markupsafe import Markup
 
-    made = environment()
-    made.globals.update(
+    templates = environment()
+    templates.globals.update(
         against_chance=against_chance,
         chance_text=chance_text,
         count_text=count_text,
@@ -219,11 +219,11 @@ def _page_environment() -> Environment:
         remarks=_REMARKS,
         shown_cards=SHOWN_CARDS,
     )
-    return made
+    return templates
 
 
 def _breakable(name: str) -> Markup:
-    """A name that may go on in a new line after a sign, and not in the middle of a word."""
+    """Allow line breaks in a name after /, _, @, . and -, but not inside a word."""
     from markupsafe import Markup
 
     parts = re.split(r"(?<=[/_@.-])(?=\w)", name)
@@ -231,21 +231,21 @@ def _breakable(name: str) -> Markup:
 
 
 def failure_card(failure: Failure) -> FailureCard:
-    """One failure as it is shown."""
-    # Whether images compete for a caption; otherwise captions compete for an image.
+    """Return the card of one failure."""
+    # True if images compete for a caption; otherwise captions compete for an image.
     searches = failure.metric.startswith(("text_to_image", "image_pair"))
     by_caption = len(failure.captions) == 1 or searches or failure.metric == "image"
     lines = tuple(
         FailureLine(
-            letter=chr(ord("A") + at) if at < 26 else str(at + 1),
+            letter=chr(ord("A") + i) if i < 26 else str(i + 1),
             caption=caption,
-            kind=failure.kinds[at].replace("_", " ") if failure.kinds else "",
+            kind=failure.kinds[i].replace("_", " ") if failure.kinds else "",
             cells=tuple(
-                _failure_cell(failure, image, at, by_caption=by_caption)
+                _failure_cell(failure, image, i, by_caption=by_caption)
                 for image in range(len(failure.images))
             ),
         )
-        for at, caption in enumerate(failure.captions)
+        for i, caption in enumerate(failure.captions)
     )
     return FailureCard(
         item=failure.item,
@@ -260,27 +260,27 @@ def failure_card(failure: Failure) -> FailureCard:
 
 @dataclass(frozen=True)
 class FailureCard:
-    """One failure."""
+    """A failed item with its images, captions and scores."""
 
     item: str
     scorer: str
     metric: str
     tags: str
     images: tuple[str, ...]
-    """Addresses that hold the image themselves; empty where there is none to show."""
+    """Data URLs of the images; empty for images that are not stored."""
     lines: tuple[FailureLine, ...]
     rival: str
-    """What a false cell was compared with: the true caption or the true image."""
+    """What a false cell is compared with: the true caption or the true image."""
 
     @property
     def is_matrix(self) -> bool:
-        """Several images, shown as a small table."""
+        """Whether there are several images, shown as a table."""
         return len(self.images) > 1
 
 
 @dataclass(frozen=True)
 class FailureLine:
-    """One caption with its cells, a cell an image."""
+    """One caption with one cell per image."""
 
     letter: str
     caption: str
@@ -290,7 +290,7 @@ class FailureLine:
 
 @dataclass(frozen=True)
 class FailureCell:
-    """One image with one caption."""
+    """The score of one image with one caption."""
 
     is_true: bool
     score: str
@@ -313,7 +313,7 @@ def _failure_cell(failure: Failure, image: int, caption: int, *, by_caption: boo
 
 
 def _fault(failure: Failure, image: int, caption: int, *, by_caption: bool) -> Fault:
-    """Against the weakest true score, as hard positives need; in retrieval against the best one."""
+    """Compare with the lowest true score, as for hard positives; in retrieval with the highest."""
     score = failure.scores[image][caption]
     if failure.truth[image][caption] or not math.isfinite(score):
         return ""
@@ -321,7 +321,7 @@ def _fault(failure: Failure, image: int, caption: int, *, by_caption: bool) -> F
         row = [(t[caption], s[caption]) for t, s in zip(failure.truth, failure.scores, strict=True)]
     else:
         row = list(zip(failure.truth[image], failure.scores[image], strict=True))
-    true = [found for is_true, found in row if is_true and math.isfinite(found)]
+    true = [true_score for is_true, true_score in row if is_true and math.isfinite(true_score)]
     if not true:
         return ""
     rival = max(true) if "@" in failure.metric else min(true)
@@ -329,5 +329,5 @@ def _fault(failure: Failure, image: int, caption: int, *, by_caption: bool) -> F
 
 
 def safe_image(address: str) -> str:
-    """The address if it holds the image itself; anything a browser would fetch is left out."""
+    """Return a data URL unchanged, and an empty string for any URL a browser would fetch."""
     return address if _DATA_ADDRESS.fullmatch(address) else ""

@@ -1,4 +1,4 @@
-"""Published numbers beside ours: of the very model that was run, and of others on one scale."""
+"""Compare our numbers with published ones: of the same model, and of others on one scale."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from unbag.reports.formatting import difference_text, interval_text, number_text
 from unbag.reports.layout import LOWER_IS_BETTER
 from unbag.types import Published, Reference
 
-BesideVerdict = Literal["inside", "outside", "not comparable", "no interval"]
+PublishedVerdict = Literal["inside", "outside", "not comparable", "no interval"]
 _SHOWN_SCALE = 8
-"""Lines of a scale before it is folded away."""
+"""Largest number of lines of a scale that is not collapsed."""
 
 
-def same_model(references: Iterable[Reference]) -> tuple[Beside, ...]:
-    """Those of the very models that were run."""
-    return tuple(beside(reference) for reference in references if reference.is_same_model)
+def same_model(references: Iterable[Reference]) -> tuple[PublishedRow, ...]:
+    """Return the published numbers of the models that were run."""
+    return tuple(published_row(reference) for reference in references if reference.is_same_model)
 
 
-def beside(reference: Reference) -> Beside:
-    """One reference as a line of a table."""
+def published_row(reference: Reference) -> PublishedRow:
+    """Format one reference as a table row."""
     ours, published = reference.ours, reference.published
-    return Beside(
+    return PublishedRow(
         scorer=reference.scorer,
         metric=published.metric,
         rule=published.aggregate or "rule not stated",
@@ -40,8 +40,8 @@ def beside(reference: Reference) -> Beside:
 
 
 @dataclass(frozen=True)
-class Beside:
-    """One published number of this very model."""
+class PublishedRow:
+    """A published number of a model that was run, and ours, as text."""
 
     scorer: str
     metric: str
@@ -52,13 +52,13 @@ class Beside:
     model: str
     theirs: str
     difference: str
-    verdict: BesideVerdict
+    verdict: PublishedVerdict
     source: str
     doubts: tuple[str, ...]
 
 
-def verdict_of(reference: Reference) -> BesideVerdict:
-    """Whether their number lies in our interval, where both are the same thing."""
+def verdict_of(reference: Reference) -> PublishedVerdict:
+    """Return whether the published number lies in our interval, if the two are comparable."""
     if not reference.is_comparable:
         return "not comparable"
     if reference.is_inside is None:
@@ -67,36 +67,36 @@ def verdict_of(reference: Reference) -> BesideVerdict:
 
 
 def scales(references: Sequence[Reference]) -> tuple[Scale, ...]:
-    """Published models and ours by the number they share; one scale a metric and rule."""
-    found: dict[tuple[str, str], list[Reference]] = {}
+    """Rank published models and ours, with one scale per metric and averaging rule."""
+    by_rule: dict[tuple[str, str], list[Reference]] = {}
     for reference in references:
         if not reference.is_same_model:
             published = reference.published
-            found.setdefault((published.metric, published.aggregate), []).append(reference)
+            by_rule.setdefault((published.metric, published.aggregate), []).append(reference)
     merged: dict[tuple[str, str], list[Reference]] = {}
-    for (metric, rule), some in found.items():
-        stated = next((r for m, r in found if m == metric and r), rule)
-        merged.setdefault((metric, stated), []).extend(some)
-    return tuple(_scale(metric, rule, some) for (metric, rule), some in merged.items())
+    for (metric, rule), group in by_rule.items():
+        stated = next((r for m, r in by_rule if m == metric and r), rule)
+        merged.setdefault((metric, stated), []).extend(group)
+    return tuple(_scale(metric, rule, group) for (metric, rule), group in merged.items())
 
 
 def _scale(metric: str, rule: str, references: Sequence[Reference]) -> Scale:
     marks = []
     for published, reference in {r.published: r for r in references}.items():
-        shown = published_text(published, is_rate=reference.ours.is_rate)
-        how = "" if published.scoring == "cosine" else f"; {published.scoring}"
-        source = f"{published.source}{how}"
-        marks.append(Mark(published.model, published.value, shown, "", source, reference.doubts))
+        text = published_text(published, is_rate=reference.ours.is_rate)
+        scoring = "" if published.scoring == "cosine" else f"; {published.scoring}"
+        source = f"{published.source}{scoring}"
+        marks.append(Mark(published.model, published.value, text, "", source, reference.doubts))
     for scorer, ours in {r.scorer: r.ours for r in references}.items():
-        shown, interval = value_text(ours), interval_text(ours)
-        marks.append(Mark(scorer, ours.value, shown, interval, "", (), is_ours=True))
+        text, interval = value_text(ours), interval_text(ours)
+        marks.append(Mark(scorer, ours.value, text, interval, "", (), is_ours=True))
     sign = 1 if metric in LOWER_IS_BETTER else -1
     return Scale(metric, rule, tuple(sorted(marks, key=lambda mark: sign * mark.value)))
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Models lined up by one number, the best first."""
+    """Models ranked by one number, the best first."""
 
     metric: str
     rule: str
@@ -104,7 +104,7 @@ class Scale:
 
     @property
     def is_folded(self) -> bool:
-        """Long ones are folded away."""
+        """Whether the scale is collapsed, since it is long."""
         return len(self.marks) > _SHOWN_SCALE
 
 
@@ -117,12 +117,12 @@ class Mark:
     shown: str
     interval: str
     source: str
-    """How it was scored is said too where it is not the usual way; empty for ours."""
+    """With the scoring if it is not cosine; empty for our models."""
     doubts: tuple[str, ...]
     is_ours: bool = False
 
 
 def published_text(published: Published, *, is_rate: bool) -> str:
-    """A published number with the digits it was printed with."""
+    """Format a published number with its printed digits."""
     digits = published.digits if is_rate else published.digits + 2
     return number_text(published.value, is_rate=is_rate, digits=digits)

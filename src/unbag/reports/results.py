@@ -1,4 +1,4 @@
-"""What `ub.evaluate` returns: results that print as a table, are looked up and are saved."""
+"""`Results`, which `ub.evaluate` returns: printed as a table, looked up and saved."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from unbag.types import Benchmark, Result, RunContents
 from unbag.types.models import Named
 
 _UNLIMITED = 10_000
-"""Wider than any table: a pipe has no width of its own."""
+"""Wider than any table, since a pipe has no width."""
 _Key = str | Named | Benchmark
 
 
 class Results(Sequence[Result]):
     """Results of one or many models on one or many benchmarks.
 
-    A sequence of `Result`s, one per model, benchmark, tie rule and averaging rule; of a model and
-    benchmark, the rule that the field publishes comes first. It prints as a table.
+    A sequence of `Result`s, one per model, benchmark, tie rule and averaging rule; for each model
+    and benchmark, the rule of published numbers comes first. It prints as a table.
 
     Attributes:
         contents: The results with comparisons, published numbers and failures.
@@ -52,7 +52,7 @@ class Results(Sequence[Result]):
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What could not be scored, measured or compared, and why."""
+        """What could not be scored, measured or compared, with reasons."""
         return self.contents.problems
 
     @property
@@ -85,24 +85,25 @@ class Results(Sequence[Result]):
             results = tuple(result for result in results if result.benchmark == name)
         scorers = {result.scorer for result in results}
         benchmarks = {result.benchmark for result in results}
-        every = self.contents
+        everything = self.contents
         contents = replace(
-            every,
+            everything,
             results=results,
             comparisons=tuple(
-                made
-                for made in every.comparisons
-                if made.benchmark in benchmarks and {made.first, made.second} <= scorers
+                comparison
+                for comparison in everything.comparisons
+                if comparison.benchmark in benchmarks
+                and {comparison.first, comparison.second} <= scorers
             ),
             references=tuple(
-                one
-                for one in every.references
-                if one.benchmark in benchmarks and one.scorer in scorers
+                entry
+                for entry in everything.references
+                if entry.benchmark in benchmarks and entry.scorer in scorers
             ),
             failures=tuple(
-                one
-                for one in every.failures
-                if one.benchmark in benchmarks and one.scorer in scorers
+                entry
+                for entry in everything.failures
+                if entry.benchmark in benchmarks and entry.scorer in scorers
             ),
         )
         return Results(contents, self.folder)
@@ -121,14 +122,14 @@ class Results(Sequence[Result]):
                     f"results are looked up by {len(key)} keys",
                     expected="a model and a benchmark: results[model, benchmark]",
                 )
-            found = self.select(model=key[0], benchmark=key[1])
-            if not found:
+            matching = self.select(model=key[0], benchmark=key[1])
+            if not matching:
                 raise UnbagError(
                     f"{_name_of(key[0])} has no result on {_name_of(key[1])}",
                     expected="a model that was measured on this benchmark",
                     hint="results.problems states what failed",
                 )
-            return found.contents.results[0]
+            return matching.contents.results[0]
         if isinstance(key, slice):
             return Results(replace(self.contents, results=self.contents.results[key]), self.folder)
         return self.contents.results[key]
@@ -138,7 +139,7 @@ class Results(Sequence[Result]):
         return len(self.contents.results)
 
     def __iter__(self) -> Iterator[Result]:
-        """Every result, benchmark by benchmark."""
+        """Iterate over all results, by benchmark."""
         return iter(self.contents.results)
 
     def __repr__(self) -> str:
@@ -158,7 +159,7 @@ class Results(Sequence[Result]):
         return "\n".join([*warning_lines(contents), *lines, *problems])
 
     def _repr_html_(self) -> str:
-        """The table in a notebook."""
+        """Return the table for a notebook."""
         if not self:
             return "<p>Results: empty</p>"
         layout = lay_out(published_only(self.contents))
@@ -184,7 +185,7 @@ class Results(Sequence[Result]):
         return to_csv(self.contents)
 
     def save(self, path: str | Path) -> Path:
-        """Write a report; the ending chooses the format: .html, .md, .tex, .csv or .json."""
+        """Write a report; the file extension is the format: .html, .md, .tex, .csv or .json."""
         return report(self, path)
 
 

@@ -1,4 +1,4 @@
-"""One table builder: a `Table` for a terminal, as Markdown, LaTeX or HTML; and CSV."""
+"""Tables for the terminal, Markdown, LaTeX and HTML (`Table`), and CSV."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Align = Literal["left", "right"]
 Look = Literal["ruled", "spaced", "plain"]
 CODE, STRONG = "code", "bold"
-"""Styles of a span that every form shows; other styles are those of rich, for terminals alone."""
+"""Styles of a span that every format shows; other styles are rich's, for terminals only."""
 _BAR = "\\|"
 _MARKS = re.compile(r"`([^`]+)`|\*\*(.+?)\*\*")
 _MARKDOWN = {sign: f"\\{sign}" for sign in "\\|`*_[]#~"} | {
@@ -31,7 +31,7 @@ _LATEX = {sign: f"\\{sign}" for sign in "{}$&#_%"} | {
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
     '"': r"\textquotedbl{}",
-    # A row that begins with a bracket would be read as an option of the line break before it.
+    # LaTeX reads a bracket at the start of a row as an option of the preceding line break.
     "[": "{[}",
     "]": "{]}",
     "–": "--",
@@ -43,19 +43,19 @@ _LATEX = {sign: f"\\{sign}" for sign in "{}$&#_%"} | {
 
 
 class Marked(str):
-    """Text in Markdown: `code` and **strong** are the marks that other forms show too."""
+    """Text in Markdown; other formats render `code` and **strong**."""
 
 
 @dataclass(frozen=True)
 class Span:
-    """A piece of plain text with one style."""
+    """Plain text with one style."""
 
     text: str
     style: str = ""
 
 
 Cell = str | Span | tuple[str | Span, ...]
-"""Plain text, text that is `Marked`, or pieces one after the other."""
+"""Plain text, `Marked` text, or a sequence of pieces."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Column:
     name: Cell = ""
     align: Align = "left"
     is_whole: bool = False
-    """Never broken into lines."""
+    """Never wrapped."""
     min_width: int | None = None
     max_width: int | None = None
     ratio: int | None = None
@@ -74,39 +74,37 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """What every form shows. A row that is shorter than the columns is filled up with nothing."""
+    """A table. Rows shorter than the columns are padded with empty cells."""
 
     columns: tuple[Column, ...]
     rows: Sequence[Sequence[Cell]]
     caption: str = ""
     has_head: bool = True
     look: Look = "ruled"
-    """On a terminal: with a rule under the head, with a free line after each row too, or plain."""
+    """On a terminal: ruled under the head, also with an empty line after each row, or plain."""
 
     @classmethod
     def of(
         cls, names: Iterable[Cell], rows: Iterable[Sequence[Cell]], *, right: Iterable[int] = ()
     ) -> Table:
-        """A table whose columns are named; those at the places of `right` hold numbers."""
+        """Return a table with named columns; those with an index in `right` are right-aligned."""
         places = set(right)
-        columns = (
-            Column(name, "right" if at in places else "left") for at, name in enumerate(names)
-        )
+        columns = (Column(name, "right" if i in places else "left") for i, name in enumerate(names))
         return cls(tuple(columns), tuple(rows))
 
     @property
     def full_rows(self) -> Iterator[Sequence[Cell]]:
-        """Every row with a cell for each column."""
+        """Every row, padded to the number of columns."""
         for row in self.rows:
             yield (*row, *[""] * (len(self.columns) - len(row)))
 
     def __rich__(self) -> RichTable:
-        """For a terminal; a console prints a `Table` as it is."""
+        """Convert to a rich table, so that a console prints a `Table` directly."""
         from rich.box import SIMPLE_HEAD
         from rich.table import Table as RichTable
 
         is_plain = self.look == "plain"
-        made = RichTable(
+        table = RichTable(
             box=None if is_plain else SIMPLE_HEAD,
             pad_edge=False,
             padding=(0, 2) if is_plain else (0, 1),
@@ -116,7 +114,7 @@ class Table:
             caption_justify="left",
         )
         for column in self.columns:
-            made.add_column(
+            table.add_column(
                 _text(column.name),
                 justify=column.align,
                 no_wrap=column.is_whole,
@@ -126,12 +124,12 @@ class Table:
                 ratio=column.ratio,
             )
         for row in self.full_rows:
-            made.add_row(*map(_text, row), end_section=self.look == "spaced")
-        return made
+            table.add_row(*map(_text, row), end_section=self.look == "spaced")
+        return table
 
 
 def markdown(table: Table) -> str:
-    """A pipe table without a line break at its end; its caption is left to the page around it."""
+    """Return a Markdown table without a trailing newline; its caption is left out."""
     rules = ["---:" if column.align == "right" else "---" for column in table.columns]
     head = [_in_markdown(column.name) for column in table.columns]
     rows = ([_in_markdown(cell) for cell in row] for row in table.full_rows)
@@ -139,7 +137,7 @@ def markdown(table: Table) -> str:
 
 
 def latex(table: Table) -> str:
-    """A `table` with a `tabular` in the style of booktabs."""
+    """Return a LaTeX `table` with a `tabular` in the style of booktabs."""
     kinds = "".join(column.align[0] for column in table.columns)
     head = [[column.name for column in table.columns]] if table.has_head else []
     first, *lines = (rf"{' & '.join(map(_in_latex, row))} \\" for row in (*head, *table.full_rows))
@@ -162,14 +160,14 @@ def latex(table: Table) -> str:
 
 
 def html(table: Table) -> str:
-    """A bare `<table>` with escaped texts, for a notebook; its caption is that of the table."""
+    """Return an HTML `<table>` with escaped text, for a notebook."""
 
     def row(cells: Sequence[Cell], tag: str) -> str:
-        shown = (
+        cells_html = (
             f'<{tag} style="text-align: {column.align}">{_in_html(cell)}</{tag}>'
             for column, cell in zip(table.columns, cells, strict=True)
         )
-        return f"<tr>{''.join(shown)}</tr>"
+        return f"<tr>{''.join(cells_html)}</tr>"
 
     head = row([column.name for column in table.columns], "th")
     parts = [
@@ -183,10 +181,9 @@ def html(table: Table) -> str:
 
 
 def csv_text(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Comma separated values as RFC 4180 has them; no number is rounded.
+    """Return CSV as in RFC 4180; numbers are not rounded, and NaN is an empty cell.
 
-    A text that a spreadsheet would take for a formula gets an apostrophe; what is no number is
-    left empty.
+    Text that a spreadsheet would read as a formula gets a leading apostrophe.
     """
     file = io.StringIO(newline="")
     # With "\n" a carriage return inside a name would go unquoted.
@@ -197,71 +194,71 @@ def csv_text(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def _spans(cell: Cell) -> tuple[Span, ...]:
-    """The pieces of a cell."""
+    """Split a cell into spans."""
     if isinstance(cell, tuple):
         return tuple(span for piece in cell for span in _spans(piece))
     if isinstance(cell, Span):
         return (cell,)
     if not isinstance(cell, Marked):
         return (Span(cell),)
-    found, end = [], 0
+    spans, end = [], 0
     for mark in _MARKS.finditer(cell):
-        found += [Span(cell[end : mark.start()])] if mark.start() > end else []
-        found.append(Span(mark[1], CODE) if mark[1] else Span(mark[2], STRONG))
+        spans += [Span(cell[end : mark.start()])] if mark.start() > end else []
+        spans.append(Span(mark[1], CODE) if mark[1] else Span(mark[2], STRONG))
         end = mark.end()
-    return (*found, *([Span(cell[end:])] if end < len(cell) else []))
+    return (*spans, *([Span(cell[end:])] if end < len(cell) else []))
 
 
 def _text(cell: Cell) -> Text:
-    # As Text, since a name such as micro[kind=add_obj] would be read as markup.
+    # As Text, since rich would parse a name such as micro[kind=add_obj] as markup.
     from rich.text import Text
 
-    made = Text()
+    text = Text()
     for span in _spans(cell):
-        made.append(span.text, style="" if span.style == CODE else span.style)
-    return made
+        text.append(span.text, style="" if span.style == CODE else span.style)
+    return text
 
 
 def in_markdown(text: str) -> str:
-    """A text that Markdown shows as it is and that stays in its cell."""
+    """Escape text for a cell of a Markdown table."""
     return "".join(_MARKDOWN.get(sign, sign) for sign in text)
 
 
 def _in_markdown(cell: Cell) -> str:
     if isinstance(cell, Marked):
         return cell.replace("|", _BAR)
-    found = []
+    parts = []
     for span in _spans(cell):
         if span.style == CODE:
-            # Nothing but the end of the cell has a meaning inside of code.
-            found.append(f"`{span.text.replace('|', _BAR)}`")
+            # Inside code only the cell separator needs escaping.
+            parts.append(f"`{span.text.replace('|', _BAR)}`")
         else:
             mark = "**" if span.style == STRONG else ""
-            found.append(f"{mark}{in_markdown(span.text)}{mark}")
-    return "".join(found)
+            parts.append(f"{mark}{in_markdown(span.text)}{mark}")
+    return "".join(parts)
 
 
 def _in_latex(cell: Cell) -> str:
     commands = {CODE: "texttt", STRONG: "textbf"}
-    found = []
+    parts = []
     for span in _spans(cell):
         text = "".join(_LATEX.get(sign, sign) for sign in span.text)
         command = commands.get(span.style)
-        found.append(rf"\{command}{{{text}}}" if command else text)
-    return "".join(found)
+        parts.append(rf"\{command}{{{text}}}" if command else text)
+    return "".join(parts)
 
 
 def _in_html(cell: Cell) -> str:
     tags = {CODE: "code", STRONG: "strong"}
-    found = []
+    parts = []
     for span in _spans(cell):
         text, tag = escape(span.text).replace("\n", "<br>"), tags.get(span.style)
-        found.append(f"<{tag}>{text}</{tag}>" if tag else text)
-    return "".join(found)
+        parts.append(f"<{tag}>{text}</{tag}>" if tag else text)
+    return "".join(parts)
 
 
 def guarded(text: str) -> str:
-    """A text no spreadsheet takes for a formula: those that start like one get an apostrophe."""
+    """Prefix text that a spreadsheet would read as a formula with an apostrophe."""
     return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
 
 

@@ -1,1 +1,1 @@
-"""What every long job needs: files, identity, cache, distributed processes, progress."""
+"""Support for long jobs: files, run identity, caches, distributed processes, progress."""

@@ -1,11 +1,11 @@
 """A cache of tensors by key: vectors, tokens and layers of a model, each computed once.
 
-A folder holds small immutable files, each one batch of rows, named by the hash of what it holds. No
-locks are needed: two processes that compute the same batch write the same file, and a file appears
-whole or not at all. It works on network disks and can be deleted at any time; a run that needs a
-deleted file once more ends and says so.
+A folder holds small immutable files. Each holds one batch of rows and is named by the hash of its
+content. No locks are needed: two processes that compute the same batch write the same file, and
+files are written atomically. The cache works on network disks and can be deleted at any time; a run
+that still needs a deleted file ends with an error.
 
-Dimensions: N rows; a tensor of a row may have any.
+Dimensions: N rows, M rows of one batch; the tensor of a row may have any shape.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ if TYPE_CHECKING:
 
 Vectors = NDArray[np.float32]
 Tensors: TypeAlias = "Mapping[str, Tensor]"
-"""By name, each with a row for every input."""
+"""Tensors by name, each with one row per input."""
 VECTOR = "vector"
-"""Name of the tensor where a row is one vector."""
+"""Name of the tensor when each row is a single vector."""
 _VERSION = "rows-1"
 _ENDING = f".{_VERSION}.safetensors"
 _READERS = 8
-"""Files that are read and checked at once."""
+"""Number of files that are read and checked in parallel."""
 _ABANDONED_HOURS = 24
-"""A half-written file that is older belongs to a process that was killed."""
-_RESUMES = "what is in the cache is not computed again; --cache names another place"
+"""Age after which a temporary file is assumed to be left by a killed process."""
+_RESUMES = "what is in the cache is not computed again; --cache names another folder"
 
 
 class TensorCache:
@@ -65,20 +65,20 @@ class TensorCache:
         max_bytes: int | None = None,
         padded: Collection[str] = (),
     ) -> None:
-        """Reads the keys of every file, not yet the tensors.
+        """Read the keys of every file, not yet the tensors.
 
         Args:
-            folder: Where files are; None keeps rows in memory, and those that leave it in a
+            folder: Folder of the cache files. None keeps rows in memory and evicts them to a
                 temporary folder.
-            progress: Shows which files cannot be used.
-            max_bytes: Of rows in memory. The batches that were not used for longest leave first.
-            padded: Tensors whose rows differ in length: batches are padded with zeros to the
-                longest when they are put together.
+            progress: Reports files that cannot be used.
+            max_bytes: Memory limit of the rows; the least recently used batches are evicted first.
+            padded: Names of tensors whose rows differ in length: when batches are joined, they are
+                padded with zeros to the longest.
         """
         self._folder, self._progress = folder, progress
         self._max_bytes = math.inf if max_bytes is None else max_bytes
         self._padded = frozenset(padded)
-        self._place_of: dict[str, tuple[_Batch, int]] = {}
+        self._location_of: dict[str, tuple[_Batch, int]] = {}
         self._in_memory: OrderedDict[_Batch, None] = OrderedDict()
         self._bytes = 0
         if folder is not None:
@@ -92,39 +92,39 @@ class TensorCache:
                 except Exception as error:
                     self._report(path, error)
                 else:
-                    self._place_of.update((key, (batch, at)) for at, key in enumerate(batch.keys))
+                    self._add_keys(batch)
 
     def __contains__(self, key: str) -> bool:
-        """True if the row is known, before its file was checked."""
-        return key in self._place_of
+        """Return whether the row is cached; its file may not have been checked yet."""
+        return key in self._location_of
 
     def missing(self, keys: Iterable[str]) -> list[str]:
-        """Keys without a row, in their order; damaged files are reported and forgotten."""
+        """Return keys without a row, in order; damaged files are reported and dropped."""
         keys = list(keys)
-        batches = {self._place_of[key][0] for key in keys if key in self._place_of}
-        todo = [batch for batch in batches if not batch.is_checked]
-        todo.sort(key=lambda batch: str(batch.path))
-        if todo:
-            # Disks and checksums need no interpreter; some at a time, since memory is bounded.
+        batches = {self._location_of[key][0] for key in keys if key in self._location_of}
+        unchecked = [batch for batch in batches if not batch.is_checked]
+        unchecked.sort(key=lambda batch: str(batch.path))
+        if unchecked:
+            # Reading and checksums release the GIL; a few files at a time, since memory is bounded.
             with ThreadPoolExecutor(_READERS) as pool:
-                for start in range(0, len(todo), _READERS):
-                    some = todo[start : start + _READERS]
-                    found = [pool.submit(batch.read, checks=True) for batch in some]
-                    for batch, one in zip(some, found, strict=True):
+                for start in range(0, len(unchecked), _READERS):
+                    group = unchecked[start : start + _READERS]
+                    futures = [pool.submit(batch.read, checks=True) for batch in group]
+                    for batch, future in zip(group, futures, strict=True):
                         try:
-                            self._remember(batch, one.result())
+                            self._remember(batch, future.result())
                         except Exception as error:
                             for key in batch.keys:
-                                if self._place_of[key][0] is batch:
-                                    del self._place_of[key]
+                                if self._location_of[key][0] is batch:
+                                    del self._location_of[key]
                             assert batch.path is not None
                             self._report(batch.path, error)
-        return [key for key in keys if key not in self._place_of]
+        return [key for key in keys if key not in self._location_of]
 
     def put(self, keys: Sequence[str], tensors: Tensors) -> None:
-        """Add a batch of rows, written to one file if there is a folder."""
-        whole = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
-        for value in whole.values():
+        """Add a batch of rows; it is written to one file if there is a folder."""
+        on_cpu = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+        for value in on_cpu.values():
             if len(value) != len(keys):
                 raise UnbagError(
                     f"{len(value)} rows of features for {len(keys)} inputs",
@@ -133,64 +133,67 @@ class TensorCache:
         batch = _Batch(keys)
         if self._folder is not None:
             with explain_full_disk(self._folder, resumes=_RESUMES):
-                # Somebody may have deleted it.
+                # The user may have deleted it meanwhile.
                 self._folder.mkdir(parents=True, exist_ok=True)
-                batch.write(whole, self._folder)
-        self._place_of.update((key, (batch, at)) for at, key in enumerate(keys))
-        self._remember(batch, whole)
+                batch.write(on_cpu, self._folder)
+        self._add_keys(batch)
+        self._remember(batch, on_cpu)
 
     def get(self, keys: Sequence[str]) -> dict[str, Tensor]:
-        """The rows of these keys, in their order, all of which must be known."""
+        """Return the rows of these keys, in order; all must be cached."""
         import torch
 
-        places: dict[_Batch, list[int]] = {}
-        for at, key in enumerate(keys):
-            places.setdefault(self._place_of[key][0], []).append(at)
-        found: list[dict[str, Tensor]] = []
-        for batch, some in places.items():
-            row_M = torch.tensor([self._place_of[keys[at]][1] for at in some])
-            found.append({name: v[row_M] for name, v in self._load(batch).items()})
-        rows = concatenated(found, padded=self._padded)
-        order = [at for some in places.values() for at in some]
+        positions: dict[_Batch, list[int]] = {}
+        for i, key in enumerate(keys):
+            positions.setdefault(self._location_of[key][0], []).append(i)
+        parts: list[dict[str, Tensor]] = []
+        for batch, batch_positions in positions.items():
+            row_M = torch.tensor([self._location_of[keys[i]][1] for i in batch_positions])
+            parts.append({name: v[row_M] for name, v in self._load(batch).items()})
+        rows = concatenated(parts, padded=self._padded)
+        order = [i for batch_positions in positions.values() for i in batch_positions]
         if order == list(range(len(keys))):
             return rows
         back_N = torch.argsort(torch.tensor(order))
         return {name: value[back_N] for name, value in rows.items()}
 
     def table(self, keys: Iterable[str], device: str) -> FeatureTable | None:
-        """The rows of these keys on a device; None where they are too large, or there are none.
+        """Copy the rows of these keys to a device; None if they are too large or there are none.
 
-        A batch leaves memory when its rows were copied, so that nothing is there twice.
+        Each batch is evicted once its rows are copied, so that no row is in memory twice.
         """
         import torch
 
-        places: dict[_Batch, list[str]] = {}
+        keys_of: dict[_Batch, list[str]] = {}
         for key in dict.fromkeys(keys):
-            places.setdefault(self._place_of[key][0], []).append(key)
-        count = sum(map(len, places.values()))
-        largest = min(self._max_bytes, _free_bytes(device))
-        if not count or count * max(batch.row_bytes for batch in places) > largest:
+            keys_of.setdefault(self._location_of[key][0], []).append(key)
+        count = sum(map(len, keys_of.values()))
+        limit = min(self._max_bytes, _free_bytes(device))
+        if not count or count * max(batch.row_bytes for batch in keys_of) > limit:
             return None
         tensors: dict[str, Tensor] = {}
         row_of: dict[str, int] = {}
-        for batch, some in places.items():
-            # In the order of the file, so that a whole file is copied as it is.
-            some.sort(key=lambda key: self._place_of[key][1])
+        for batch, batch_keys in keys_of.items():
+            # In the order of the file, so that a complete file is copied without indexing.
+            batch_keys.sort(key=lambda key: self._location_of[key][1])
             rows = self._load(batch)
-            at_M = torch.tensor([self._place_of[key][1] for key in some])
-            start, stop = len(row_of), len(row_of) + len(some)
+            row_M = torch.tensor([self._location_of[key][1] for key in batch_keys])
+            start, stop = len(row_of), len(row_of) + len(batch_keys)
             for name, value in rows.items():
                 if name not in tensors:
                     shape = [count, *value.shape[1:]]
                     if name in self._padded:
-                        shape[1] = max(one.length_of[name] for one in places)
+                        shape[1] = max(other.length_of[name] for other in keys_of)
                     tensors[name] = value.new_zeros(shape, device=device)
-                value = value if len(some) == len(value) else value[at_M]
-                whole = tensors[name][start:stop]
-                (whole[:, : value.shape[1]] if name in self._padded else whole).copy_(value)
-            row_of |= {key: start + n for n, key in enumerate(some)}
+                value = value if len(batch_keys) == len(value) else value[row_M]
+                target = tensors[name][start:stop]
+                (target[:, : value.shape[1]] if name in self._padded else target).copy_(value)
+            row_of |= {key: start + i for i, key in enumerate(batch_keys)}
             self._drop(batch)
         return FeatureTable(row_of, tensors)
+
+    def _add_keys(self, batch: _Batch) -> None:
+        self._location_of.update((key, (batch, row)) for row, key in enumerate(batch.keys))
 
     def _load(self, batch: _Batch) -> dict[str, Tensor]:
         if batch.tensors is None:
@@ -199,9 +202,9 @@ class TensorCache:
             except Exception as error:
                 assert batch.path is not None
                 raise UnbagError(
-                    f"the cache file {batch.path} went away or was damaged while it was in use: "
+                    f"the cache file {batch.path} was deleted or damaged while it was in use: "
                     f"{said_by(error)}",
-                    expected="a cache that is left alone while something runs",
+                    expected="a cache that does not change during a run",
                     hint="give the same command again: what is missing is computed again",
                 ) from error
             self._remember(batch, tensors)
@@ -221,7 +224,7 @@ class TensorCache:
             self._drop(next(iter(self._in_memory)))
 
     def _drop(self, batch: _Batch) -> None:
-        """Out of memory; into a temporary file if it has none."""
+        """Evict a batch from memory, to a temporary file if it has no file."""
         if batch.tensors is None:
             return
         if batch.path is None:
@@ -234,64 +237,64 @@ class TensorCache:
         batch.tensors = None
 
     def _report(self, path: Path, error: Exception) -> None:
-        """A file that cannot be used is computed again; a damaged one is deleted."""
+        """Report a file that cannot be used, and delete it if it is damaged."""
         self._progress.say(f"cache file {path.name} cannot be used ({error}); computing it again")
-        # What is wrong with the file is wrong for good; a disk that did not answer is not.
+        # A damaged file stays damaged; a disk that did not answer may answer later.
         if not isinstance(error, OSError | MemoryError):
             path.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True, eq=False)
 class FeatureTable:
-    """Rows in one tensor of each name, on one device, and which of them is whose."""
+    """Tensors by name on one device, and the row of each key."""
 
     row_of: Mapping[str, int]
     tensors: Tensors
     damaged: Mapping[str, str] = field(default_factory=dict)
-    """Inputs that could not be read, with the reason."""
+    """Reason for each input that could not be read."""
 
     @property
     def vectors(self) -> Tensor:
-        """The only tensor, where a row is one vector."""
+        """The tensor of single vectors."""
         return self.tensors[VECTOR]
 
     def to(self, device: str) -> FeatureTable:
-        """The same on another device."""
+        """Copy the table to another device."""
         tensors = {name: value.to(device) for name, value in self.tensors.items()}
         return FeatureTable(self.row_of, tensors, self.damaged)
 
 
-def concatenated(every: Sequence[Tensors], *, padded: Collection[str]) -> dict[str, Tensor]:
-    """Batches one after the other; those of the names in `padded` with zeros to the longest."""
+def concatenated(batches: Sequence[Tensors], *, padded: Collection[str]) -> dict[str, Tensor]:
+    """Concatenate batches; tensors named in `padded` are padded with zeros to the longest."""
     import torch
     from torch.nn.functional import pad
 
-    found = {}
-    for name in every[0] if every else ():
-        tensors = [batch[name] for batch in every]
+    joined = {}
+    for name in batches[0] if batches else ():
+        tensors = [batch[name] for batch in batches]
         if name in padded:
-            longest = max(one.shape[1] for one in tensors)
-            rest = [longest - one.shape[1] for one in tensors]
+            longest = max(tensor.shape[1] for tensor in tensors)
+            gaps = [longest - tensor.shape[1] for tensor in tensors]
             tensors = [
-                pad(one, (*(0, 0) * (one.ndim - 2), 0, more)) if more else one
-                for one, more in zip(tensors, rest, strict=True)
+                pad(tensor, (*(0, 0) * (tensor.ndim - 2), 0, missing)) if missing else tensor
+                for tensor, missing in zip(tensors, gaps, strict=True)
             ]
-        found[name] = torch.cat(tensors)
-    return found
+        joined[name] = torch.cat(tensors)
+    return joined
 
 
 def default_cache() -> Path:
-    """The folder of the cache unless the user names another."""
+    """Return the default folder of the cache."""
     try:
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "unbag"
     except RuntimeError:
-        # A container may run as a user without a home.
+        # A container may run as a user without a home folder.
         return Path(tempfile.gettempdir()) / "unbag"
 
 
 @dataclass(eq=False)
 class _Batch:
-    """Rows that were added together: in a file, in memory, or both."""
+    """Rows that were added together, in a file, in memory, or both."""
 
     keys: Sequence[str]
     path: Path | None = None
@@ -305,7 +308,7 @@ class _Batch:
         return sum(value.nbytes for value in (self.tensors or {}).values())
 
     def read(self, *, checks: bool = False) -> dict[str, Tensor]:
-        """Tensors of the file; ValueError where its content does not match its name."""
+        """Read the tensors; ValueError if the content does not match the file name."""
         from safetensors import safe_open
 
         assert self.path is not None
@@ -332,19 +335,19 @@ def _keys_in(path: Path) -> list[str]:
 
 
 def _digest(keys: Sequence[str], tensors: Tensors) -> str:
-    """Of the keys, and a checksum of the numbers: a disk that fails is feared here, and no forger.
+    """Hash the keys and a checksum of the numbers, to detect failing disks, not tampering.
 
-    A hash of all numbers would take longer than to read them.
+    A cryptographic hash of all numbers would take longer than reading them.
     """
     digest = blake2b(json.dumps([_VERSION, list(keys)]).encode(), digest_size=16)
     for name, value in sorted(tensors.items()):
-        number = crc32(value.contiguous().numpy().data)
-        digest.update(f"{name} {tuple(value.shape)} {value.dtype} {number}".encode())
+        checksum = crc32(value.contiguous().numpy().data)
+        digest.update(f"{name} {tuple(value.shape)} {value.dtype} {checksum}".encode())
     return digest.hexdigest()
 
 
 def _free_bytes(device: str) -> float:
-    """For one of two tables, beside a model that computes."""
+    """Return the memory limit of one of two tables beside a running model."""
     if not device.startswith("cuda"):
         return math.inf
     import torch

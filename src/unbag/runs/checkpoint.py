@@ -1,8 +1,8 @@
-"""A checkpoint: named groups of tensors and a small header in one safetensors file with a checksum.
+"""Checkpoints: named groups of tensors and a small header in one safetensors file with a checksum.
 
-The file is written under another name and renamed, so a reader, a kill or a full disk finds the old
-one or the new one, whole. The one before it stays beside it until the run is done. Nothing is
-unpickled.
+The file is written to a temporary name and renamed, so that a kill or a full disk leaves the old
+file or the new one intact. The previous checkpoint stays beside it until the run is done. Nothing
+is unpickled.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from unbag.errors import UnbagError, said_by
 from unbag.runs.files import write_atomically
 
 LAST, PREVIOUS, BEST = "last.safetensors", "previous.safetensors", "best.safetensors"
-"""Names in the folder of a run."""
+"""File names in the folder of a run."""
 _HEADER, _CHECKSUM = "unbag_checkpoint", "checksum"
 _STEP = "step"
 _ADAM_STATE = (_STEP, "exp_avg", "exp_avg_sq")
-"""What AdamW stores for each weight."""
+"""State of AdamW for each weight."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,10 +36,10 @@ class Checkpoint:
 
     header: Mapping[str, Any]
     groups: Mapping[str, Mapping[str, Tensor]]
-    """Such as "weights" and "optimizer", each tensor by name."""
+    """Tensors by group (such as "weights" and "optimizer") and name."""
 
     def group(self, name: str) -> Mapping[str, Tensor]:
-        """One group; empty if it was not saved."""
+        """Return a group; empty if it was not saved."""
         return self.groups.get(name, {})
 
 
@@ -50,15 +50,15 @@ def save_checkpoint(
     *,
     previous: Path | None = None,
 ) -> None:
-    """Write a checkpoint; the file that was there before is moved to `previous`, if that is named.
+    """Write a checkpoint; an existing file is moved to `previous` if that is given.
 
     Args:
         path: The file.
-        header: JSON; step and state of the run.
+        header: Step and state of the run, as JSON.
         groups: Tensors on any device, by group and name.
-        previous: Holds the checkpoint before this one until it is replaced or removed.
+        previous: Path for the checkpoint before this one.
     """
-    # Copied, since safetensors refuses weights that two names share.
+    # Copied, since safetensors rejects tensors that share memory.
     tensors = {
         f"{group}/{name}": value.detach().cpu().clone()
         for group, values in groups.items()
@@ -69,7 +69,7 @@ def save_checkpoint(
 
     def write(temporary: Path) -> None:
         if previous is not None and path.exists():
-            # First, so that a disk never has to hold three checkpoints.
+            # Deleted first, so that the disk never has to hold three checkpoints.
             previous.unlink(missing_ok=True)
         save_file(tensors, temporary, metadata=metadata)
         if previous is not None and path.exists():
@@ -78,13 +78,13 @@ def save_checkpoint(
     try:
         write_atomically(path, write)
     except (OSError, SafetensorError) as error:
-        there = path if path.exists() else previous
-        old = "no earlier one is there"
-        if there is not None and there.exists():
-            old = f"the checkpoint before it ({there}) is whole"
-        what = f"the checkpoint of step {header[_STEP]}" if _STEP in header else path.name
+        intact = path if path.exists() else previous
+        state = "there is no earlier one"
+        if intact is not None and intact.exists():
+            state = f"the checkpoint before it ({intact}) is whole"
+        label = f"the checkpoint of step {header[_STEP]}" if _STEP in header else path.name
         raise UnbagError(
-            f"cannot save {what}: {said_by(error)}; {old}",
+            f"cannot save {label}: {said_by(error)}; {state}",
             expected="room for the weights and twice as much for the optimizer state",
             hint="make room, then give the same command again: it resumes from there",
         ) from error
@@ -95,10 +95,12 @@ def load_checkpoint(path: Path) -> Checkpoint:
     try:
         return _read(path)
     except (OSError, SafetensorError, KeyError, ValueError, TypeError) as error:
-        before = path.with_name(PREVIOUS)
+        previous = path.with_name(PREVIOUS)
         hint = f"delete {path} to start again, or name another folder with --out"
-        if path.name == LAST and before.exists():
-            hint = f"delete {path}: the run then resumes from {before.name}, {_said(before)}"
+        if path.name == LAST and previous.exists():
+            hint = (
+                f"delete {path}: the run then resumes from {previous.name}, {_describe(previous)}"
+            )
         raise UnbagError(
             f"{path} is not a checkpoint that can be used: {said_by(error)}",
             expected="a file that this version of unbag wrote, unchanged since",
@@ -107,7 +109,7 @@ def load_checkpoint(path: Path) -> Checkpoint:
 
 
 def latest_checkpoint(folder: Path) -> Path | None:
-    """The last checkpoint of a run, or the one before it if only that is there."""
+    """Return the last checkpoint of a run, or the previous one if only that exists."""
     return next((folder / name for name in (LAST, PREVIOUS) if (folder / name).exists()), None)
 
 
@@ -127,13 +129,13 @@ def _read(path: Path) -> Checkpoint:
     return Checkpoint(json.loads(text), groups)
 
 
-def _said(path: Path) -> str:
-    """Whether a file is whole, in words."""
+def _describe(path: Path) -> str:
+    """Describe the state of a checkpoint file in words."""
     try:
-        found = _read(path)
+        checkpoint = _read(path)
     except (OSError, SafetensorError, KeyError, ValueError, TypeError):
         return "which is damaged too"
-    step = found.header.get("step")
+    step = checkpoint.header.get("step")
     return "which is whole" if step is None else f"the checkpoint of step {step}, which is whole"
 
 
@@ -149,7 +151,7 @@ def _checksum(header: str, tensors: Mapping[str, Tensor]) -> str:
 def optimizer_state(
     weights: Mapping[str, nn.Parameter], optimizer: torch.optim.Optimizer
 ) -> dict[str, Tensor]:
-    """Optimizer state by kind and weight, `exp_avg.encoder.weight`; none before the first step."""
+    """Return the optimizer state by kind and weight, such as `exp_avg.encoder.weight`."""
     return {
         f"{key}.{name}": torch.as_tensor(value)
         for name, weight in weights.items()
@@ -162,19 +164,19 @@ def load_optimizer_state(
     optimizer: torch.optim.Optimizer,
     state: Mapping[str, Tensor],
 ) -> None:
-    """Restore what `optimizer_state` gave."""
+    """Restore the result of `optimizer_state`."""
     on_device = {
         weight
         for group in optimizer.param_groups
         for weight in group["params"]
-        # Else AdamW counts steps on the CPU, and only the rest is beside the weight.
+        # Otherwise AdamW counts steps on the CPU; the rest of its state is on the device.
         if group.get("capturable") or group.get("fused")
     }
     for name, weight in weights.items():
-        found = {key: state[f"{key}.{name}"] for key in _ADAM_STATE if f"{key}.{name}" in state}
+        values = {key: state[f"{key}.{name}"] for key in _ADAM_STATE if f"{key}.{name}" in state}
         optimizer.state.pop(weight, None)
-        if found:
+        if values:
             optimizer.state[weight] = {
                 key: value if key == _STEP and weight not in on_device else value.to(weight.device)
-                for key, value in found.items()
+                for key, value in values.items()
             }

@@ -1,14 +1,14 @@
-"""Processes that torchrun started share a run: who does which part, and how results are joined.
+"""Distributed runs: torchrun processes split the work and join the results.
 
-Every process plans the same work from the same files, so a part needs no message: part i belongs
-to process i modulo their number. Vectors and scores are exchanged on disk, where they are stored
-anyway.
+Every process plans the same work from the same files, so no messages are needed to split it: part i
+belongs to the process of rank i modulo the world size. Vectors and scores are exchanged on disk,
+where they are stored anyway.
 
-In training every process has rows of a batch and needs those of all.
-Every process computes the loss of the whole batch, so it knows the gradient at its own rows; rows
-of others are constants to it. Gradients of the weights are then summed, not averaged: one process
-and many take the same step. DistributedDataParallel is not used, since it averages, and since the
-second pass over the parts of a large batch leaves one encoder out at a time.
+In training, every process encodes some rows of a batch, gathers the rows of the others and computes
+the loss of the whole batch. Its gradient flows to its own rows only; rows of others are constants.
+Gradients of the weights are then summed, not averaged, so that any number of processes takes the
+same step. DistributedDataParallel is not used: it averages gradients, and it does not support the
+second pass over a large batch, which leaves one encoder out at a time.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ if TYPE_CHECKING:
 
 Part = TypeVar("Part")
 Value = TypeVar("Value")
-_LONGEST = timedelta(days=7)
-"""A process may wait this long for the slowest one; torchrun ends all if one of them fails."""
-_BUCKET = 1 << 24
-"""Numbers that are sent together, so that a thousand small weights are not a thousand messages."""
+_TIMEOUT = timedelta(days=7)
+"""Timeout of barriers; torchrun ends all processes if one of them fails."""
+_BUCKET_SIZE = 1 << 24
+"""Numbers per message, so that a thousand small weights do not need a thousand messages."""
 
 
 @dataclass(frozen=True)
 class Distributed:
-    """The processes of a run; one alone unless torchrun started more."""
+    """This process among the processes of a run; a single one unless torchrun started more."""
 
     rank: int = 0
     size: int = 1
 
     @property
     def is_leader(self) -> bool:
-        """The one that writes the run folder and talks to the user."""
+        """Whether this process writes the run folder and prints messages."""
         return self.rank == 0
 
     def mine(self, parts: Sequence[Part]) -> list[Part]:
-        """Those of the parts that this process does."""
+        """Return the parts that belong to this process."""
         return list(parts[self.rank :: self.size])
 
     def wait(self) -> None:
@@ -57,23 +57,24 @@ class Distributed:
             distributed.barrier()
 
     def gather(self, value: Value) -> list[Value]:
-        """The objects of all processes in order of rank, on every process."""
+        """Return the objects of all processes in order of rank, on every process."""
         if self.size == 1:
             return [value]
         from torch import distributed
 
-        found: list[Value] = [value] * self.size
-        distributed.all_gather_object(found, value)
-        return found
+        values: list[Value] = [value] * self.size
+        distributed.all_gather_object(values, value)
+        return values
 
 
 ALONE = Distributed()
 
 
 def init_distributed(device: str = "cpu") -> Distributed:
-    """The team that torchrun made, by its environment; a team of one without it.
+    """Join the processes that torchrun started, or return a single process without torchrun.
 
-    `device` is where tensors are that processes exchange, if they exchange any.
+    Args:
+        device: Device of the tensors that processes exchange.
     """
     text = os.environ.get("WORLD_SIZE", "1")
     if not text.isdigit() or int(text) < 1:
@@ -88,20 +89,20 @@ def init_distributed(device: str = "cpu") -> Distributed:
     from torch import distributed
 
     if not distributed.is_initialized():
-        # Evaluation exchanges short messages only, for which gloo serves every device.
+        # Evaluation exchanges only short messages, for which gloo works with every device.
         backend = "gloo"
         if device.startswith("cuda"):
             import torch
 
-            # Else every process also takes memory of the first GPU.
+            # Otherwise every process also allocates memory on the first GPU.
             torch.cuda.set_device(device)
             backend = "cpu:gloo,cuda:nccl"
-        distributed.init_process_group(backend, timeout=_LONGEST)
+        distributed.init_process_group(backend, timeout=_TIMEOUT)
     return Distributed(distributed.get_rank(), size)
 
 
 def close_distributed(team: Distributed) -> None:
-    """End the connection, so that the process ends without a complaint."""
+    """Close the connections, so that the process ends without warnings."""
     if team.size > 1:
         from torch import distributed
 
@@ -110,7 +111,7 @@ def close_distributed(team: Distributed) -> None:
 
 
 def gathered(own: Tensor, team: Distributed) -> Tensor:
-    """The rows of all processes in order of rank, with gradient at our own."""
+    """Gather the rows of all processes in order of rank, with gradients for our own."""
     if team.size == 1:
         return own
     import torch
@@ -127,7 +128,7 @@ def gathered(own: Tensor, team: Distributed) -> Tensor:
 
 
 def sum_gradients(weights: Iterable[Tensor], team: Distributed) -> None:
-    """Sum gradients over all processes, in place; a missing one counts as zero."""
+    """Sum gradients over all processes in place; missing gradients count as zero."""
     if team.size == 1:
         return
     import torch
@@ -144,12 +145,12 @@ def sum_gradients(weights: Iterable[Tensor], team: Distributed) -> None:
 
 
 def _buckets(weights: Sequence[Tensor]) -> Iterable[list[Tensor]]:
-    held: list[Tensor] = []
+    bucket: list[Tensor] = []
     for weight in weights:
-        is_other = bool(held) and weight.dtype != held[0].dtype
-        if held and (is_other or sum(w.numel() for w in held) + weight.numel() > _BUCKET):
-            yield held
-            held = []
-        held.append(weight)
-    if held:
-        yield held
+        size = sum(w.numel() for w in bucket) + weight.numel()
+        if bucket and (weight.dtype != bucket[0].dtype or size > _BUCKET_SIZE):
+            yield bucket
+            bucket = []
+        bucket.append(weight)
+    if bucket:
+        yield bucket

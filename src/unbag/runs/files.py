@@ -1,4 +1,4 @@
-"""Files and folders of long jobs: atomic writes, and one way to open the folder of a run."""
+"""Files and folders of long jobs: atomic writes, locks and run folders."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from unbag.runs.identity import RunIdentity
 from unbag.version import __version__
 
 RUN_FILE = "run.json"
-"""In the folder of every long job: its kind, state, identity and further facts."""
+"""File in the folder of every long job with its kind, state, identity and other facts."""
 _LOCK = ".lock"
 TRAINING = "training run"
-"""The kind of a folder in which anything is trained."""
+"""Kind of the run folders of training jobs."""
 
 
 def write_text(path: Path, text: str) -> None:
@@ -52,18 +52,18 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
 
 
 def mode_of_new(path: Path) -> int:
-    """Make an empty file and give its mode.
+    """Create an empty file and return its mode.
 
-    Made, since a umask can only be read by changing it, for all threads.
+    This reveals the umask, which can otherwise only be read by changing it for all threads.
     """
     path.touch()
     return path.stat().st_mode
 
 
 def settle(path: Path, mode: int) -> None:
-    """Flush a file to disk and give it the mode that `open` would have given it.
+    """Flush a file to disk and set the mode that `open` would have set.
 
-    Safetensors makes files that nobody else can read, whatever the umask.
+    Safetensors ignores the umask and creates files that only the owner can read.
     """
     with path.open("rb+") as file:
         os.fsync(file.fileno())
@@ -72,17 +72,17 @@ def settle(path: Path, mode: int) -> None:
 
 
 def make_folder(path: Path, *, what: str, hint: str) -> Path:
-    """Create a folder if needed and make sure that files can be written into it."""
+    """Create a folder if needed and check that it is writable."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         probe = path / f".write-{uuid4().hex[:8]}"
         probe.touch()
-        # Another process of the same run may have tidied up in between.
+        # Another process of the same run may have removed leftovers in between.
         probe.unlink(missing_ok=True)
     except OSError as error:
         raise UnbagError(
             f"cannot write to the {what} {path}: {error.strerror or error}",
-            expected="a folder that can be written",
+            expected="a writable folder",
             hint=hint,
         ) from error
     return path
@@ -92,20 +92,20 @@ def make_folder(path: Path, *, what: str, hint: str) -> Path:
 def open_run_folder(
     path: Path, kind: str, *, is_leader: bool = True, resumes: str = ""
 ) -> Iterator[RunFolder]:
-    """Open the folder of a long job: check, make and lock it, and remove left-overs of a kill.
+    """Open the folder of a long job: check, create and lock it, and remove temporary files.
 
-    Of several processes of one run only the leader locks and writes. A full disk inside the context
-    becomes a UnbagError that says how to continue. A new folder in which nothing was written is
+    Of several processes of a run only the leader locks and writes. A full disk inside the context
+    raises a UnbagError that says how to resume. A new folder in which nothing was written is
     removed at the end.
 
     Args:
         path: New, empty, or the folder of an earlier run of this kind.
-        kind: Such as "training run"; written to run.json and compared with what is there.
+        kind: Such as "training run"; it is written to run.json, or must match an existing one.
         is_leader: False in the other processes of a distributed run.
-        resumes: How the run continues after an interruption, for the message of a full disk.
+        resumes: How the run resumes after an interruption, for the message of a full disk.
     """
     check_run_folder(path, kind)
-    made = [one for one in (path, *path.parents) if not one.exists()]
+    new_folders = [place for place in (path, *path.parents) if not place.exists()]
     make_folder(path, what=f"folder of the {kind}", hint="name another folder with --out")
     folder = RunFolder(path, kind)
     if not is_leader:
@@ -116,61 +116,61 @@ def open_run_folder(
         try:
             yield folder
         finally:
-            _remove_empty(made)
+            _remove_empty(new_folders)
 
 
 def _remove_empty(folders: Sequence[Path]) -> None:
-    """Remove new folders, the innermost first, that hold nothing but a lock."""
+    """Remove new folders that hold nothing but a lock, innermost first."""
     for folder in folders:
         try:
-            if all(one.name == _LOCK for one in folder.iterdir()):
+            if all(path.name == _LOCK for path in folder.iterdir()):
                 (folder / _LOCK).unlink(missing_ok=True)
                 folder.rmdir()
         except OSError:
-            # Somebody else removed it, or writes there.
+            # Another process removed it, or writes to it.
             return
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """The folder of a long job while it is open; run.json says what it holds."""
+    """The open folder of a long job, with run.json."""
 
     path: Path
     kind: str
 
     def earlier(self, identity: RunIdentity) -> dict[str, Any] | None:
-        """The content of run.json if there is a run to resume; UnbagError if it is another one."""
-        found = read_run(self.path, self.kind)
-        if found is not None:
-            earlier = RunIdentity.of_json(found["identity"])
+        """Return run.json if there is a run to resume; UnbagError if its identity differs."""
+        record = read_run(self.path, self.kind)
+        if record is not None:
+            earlier = RunIdentity.of_json(record["identity"])
             identity.require_same(earlier, folder=self.path, kind=self.kind)
-        return found
+        return record
 
     def begin(self, identity: RunIdentity, facts: Mapping[str, object]) -> dict[str, Any] | None:
-        """Start a run, or give the record of the run to resume if its identity is the same.
+        """Start a run, or return run.json of the run to resume if its identity is the same.
 
-        run.json is the first file of a run, so that a killed run still knows its folder.
+        run.json is the first file of a run, so that a killed run is recognized.
         """
-        found = self.earlier(identity)
+        record = self.earlier(identity)
         content = {"kind": self.kind, "state": "running", "version": __version__}
         self._write(content | {"identity": identity.fields} | dict(facts))
-        return found
+        return record
 
     def set_state(self, state: str, **facts: object) -> None:
-        """Change the state, such as "stopped" or "done", and other facts of run.json."""
-        found = read_run(self.path, self.kind)
-        assert found is not None
-        self._write(found | {"state": state} | facts)
+        """Set the state, such as "stopped" or "done", and other facts in run.json."""
+        record = read_run(self.path, self.kind)
+        assert record is not None
+        self._write(record | {"state": state} | facts)
 
     def _write(self, content: Mapping[str, object]) -> None:
         write_text(self.path / RUN_FILE, json.dumps(content, indent=1) + "\n")
 
 
 def read_run(path: Path, kind: str) -> dict[str, Any] | None:
-    """The content of run.json; None if there is none, UnbagError if it is not of this kind."""
+    """Return run.json; None if there is none, UnbagError if it is of another kind."""
     file = path / RUN_FILE
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        record = json.loads(file.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
@@ -179,14 +179,16 @@ def read_run(path: Path, kind: str) -> dict[str, Any] | None:
             expected=f"the record of the {kind}",
             hint="name another folder with --out, or delete this one",
         ) from error
-    found = found if isinstance(found, dict) else {}
-    said = found.get("kind")
-    if said == kind and isinstance(found.get("identity"), dict):
-        return found
-    odd = f"a {RUN_FILE} without kind or identity"
+    record = record if isinstance(record, dict) else {}
+    found_kind = record.get("kind")
+    if found_kind == kind and isinstance(record.get("identity"), dict):
+        return record
+    content = f"a run of the kind {found_kind!r}"
+    if found_kind in (None, kind):
+        content = f"a {RUN_FILE} without kind or identity"
     raise UnbagError(
-        f"the folder {path} holds {odd if said in (None, kind) else f'a run of the kind {said!r}'}",
-        expected=f"an empty or new folder, or that of the {kind}, begun by this version of unbag",
+        f"the folder {path} holds {content}",
+        expected=f"an empty or new folder, or that of the {kind}, written by this version of unbag",
         hint="name another folder with --out",
     )
 
@@ -194,16 +196,16 @@ def read_run(path: Path, kind: str) -> dict[str, Any] | None:
 def check_run_folder(path: Path, kind: str) -> None:
     """Raise UnbagError unless the folder is new, empty, or holds a run of this kind.
 
-    Hidden files do not count: locks, and what a killed process left half written.
+    Hidden files do not count: they are locks or temporary files of a killed process.
     """
     if path.exists() and not path.is_dir():
         raise UnbagError(f"{path} is a file", expected="a folder", hint="name another with --out")
     try:
-        is_empty = all(one.name.startswith(".") for one in path.iterdir())
+        is_empty = all(entry.name.startswith(".") for entry in path.iterdir())
     except OSError:
-        # It is new; what else may be wrong with it, `make_folder` reports.
+        # It is new; other problems are reported by `make_folder`.
         return
-    # Read after the look at the folder: another process of the same run may begin in between.
+    # Read after listing the folder: another process of the same run may start in between.
     if not is_empty and read_run(path, kind) is None:
         raise UnbagError(
             f"the folder {path} is not empty and holds no {kind}",
@@ -214,7 +216,7 @@ def check_run_folder(path: Path, kind: str) -> None:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Only one process at a time; the system drops the lock if that process dies."""
+    """Lock the folder; the system releases the lock if the process dies."""
     with (folder / _LOCK).open("w") as file:
         lock_file(
             file,
@@ -233,33 +235,33 @@ def lock_file(file: IO[Any], taken: UnbagError) -> None:
         import fcntl
 
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        _keep_from_children(file)
+        _close_in_children(file)
     except ImportError:  # pragma: no cover - not on this system
         pass
     except OSError as error:
         raise taken from error
 
 
-def _keep_from_children(file: IO[Any]) -> None:
-    """A worker that outlives a killed process must not hold the lock of that process."""
-    known = ref(file)
+def _close_in_children(file: IO[Any]) -> None:
+    """Close the file in forked workers, which may outlive this process and keep its lock."""
+    reference = ref(file)
 
     def close() -> None:
-        if (found := known()) is not None:
-            found.close()
+        if (open_file := reference()) is not None:
+            open_file.close()
 
     os.register_at_fork(after_in_child=close)
 
 
 def remove_leftovers(folder: Path, *, hours: float = 0) -> None:
-    """Delete what a killed process left half written.
+    """Delete temporary files of killed processes.
 
     Args:
-        folder: One in which nobody else writes now; or anybody may, with `hours`.
-        hours: Only files that nobody wrote to for so long, and that nobody will finish.
+        folder: A folder that no other process writes to, unless `hours` is given.
+        hours: Minimum age of the files since the last write.
     """
     newest = time() - 3600 * hours
-    # Named as we name them: somebody's own .part files stay.
+    # Only names that unbag makes: .part files of the user stay.
     unique = "[0-9a-f]" * 8
     for path in (*folder.glob(f".*.{unique}.part"), *folder.glob(f".write-{unique}")):
         with suppress(FileNotFoundError):
@@ -273,7 +275,7 @@ def remove_leftovers(folder: Path, *, hours: float = 0) -> None:
 
 @contextmanager
 def explain_full_disk(folder: Path, *, resumes: str = "") -> Iterator[None]:
-    """Turn the system's error for a full disk into a UnbagError; other errors pass."""
+    """Convert the error of a full disk to a UnbagError; other errors pass."""
     try:
         yield
     except Exception as error:
@@ -287,21 +289,21 @@ def explain_full_disk(folder: Path, *, resumes: str = "") -> Iterator[None]:
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether an error says that the disk is full."""
+    """Return whether an error is caused by a full disk."""
     if isinstance(error, OSError) and error.errno in (ENOSPC, EDQUOT):
         return True
     if isinstance(error, UnbagError) and error.__cause__ is not None:
         return is_full(error.__cause__)
-    return any(said in str(error) for said in _SAID)
+    return any(phrase in str(error) for phrase in _FULL_DISK_PHRASES)
 
 
-_SAID = ("os error 28", "os error 122", "No space left")
-"""By libraries that hide the number of the error."""
+_FULL_DISK_PHRASES = ("os error 28", "os error 122", "No space left")
+"""Messages of libraries that hide the error number."""
 
 
 @contextmanager
 def paused_collector() -> Iterator[None]:
-    """Hold the cyclic collector for a while; it takes half the time of loading 400,000 items."""
+    """Pause the cyclic garbage collector; it takes half the time of loading 400,000 items."""
     was_on = gc.isenabled()
     gc.disable()
     try:

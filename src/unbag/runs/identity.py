@@ -1,7 +1,7 @@
-"""What decides the result of a run, as plain data that is the same in every process and session.
+"""The identity of a run: all that decides its result, as plain data.
 
-Classes and functions are written by name. Those of this package are `unbag:Name`, without their
-module, which may be renamed while a run waits to be resumed.
+It is the same in every process and session. Classes and functions are represented by name. Those of
+this package are `unbag:Name`, without the module, which may be renamed before a run is resumed.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from typing import Any
 
 from unbag.errors import UnbagError
 
-_MOST_NAMED = 6
-"""Differences that an error lists; more are counted."""
+_MAX_LISTED = 6
+"""Number of differences that an error lists; the rest is counted."""
 
 
 class RunIdentity:
-    """The settings and inputs that decide what a run computes; equal identities, equal results."""
+    """Settings and inputs that decide the result of a run: equal identity, equal result."""
 
     def __init__(self, **fields: object) -> None:
-        """Take anything: dataclasses, functions and paths become plain data."""
+        """Convert dataclasses, functions, paths and other values to plain data."""
         self.fields: dict[str, Any] = json.loads(json.dumps(described(fields)))
 
     @classmethod
     def of_json(cls, fields: Mapping[str, Any]) -> RunIdentity:
-        """An identity that was written to a file."""
-        found = cls()
-        found.fields = dict(fields)
-        return found
+        """Restore an identity from a file."""
+        identity = cls()
+        identity.fields = dict(fields)
+        return identity
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, RunIdentity) and self.fields == other.fields
@@ -39,13 +39,13 @@ class RunIdentity:
     __hash__ = None  # type: ignore[assignment]
 
     def require_same(self, earlier: RunIdentity, *, folder: Path, kind: str) -> None:
-        """Raise UnbagError, naming each field that differs, unless an earlier run is the same."""
-        apart = differences(earlier.fields, self.fields)
-        if not apart:
+        """Raise UnbagError with the fields that differ, unless the earlier run is the same."""
+        changes = differences(earlier.fields, self.fields)
+        if not changes:
             return
-        more = f"; and {len(apart) - _MOST_NAMED} more" if len(apart) > _MOST_NAMED else ""
+        more = f"; and {len(changes) - _MAX_LISTED} more" if len(changes) > _MAX_LISTED else ""
         raise UnbagError(
-            f"the folder {folder} holds another {kind}: {'; '.join(apart[:_MOST_NAMED])}{more}",
+            f"the folder {folder} holds another {kind}: {'; '.join(changes[:_MAX_LISTED])}{more}",
             expected="the same settings and inputs, to resume that run",
             hint="give the old settings to resume it, name another folder with --out, or delete "
             "this one",
@@ -53,46 +53,48 @@ class RunIdentity:
 
 
 def described(value: object) -> object:
-    """For JSON: dataclasses by class and field, functions by name and what is bound to them."""
+    """Convert to JSON: dataclasses by class and fields, functions by name and bound arguments."""
     if is_dataclass(value) and not isinstance(value, type):
-        found = {field.name: described(getattr(value, field.name)) for field in fields(value)}
-        # Two losses may have the same options and be different classes.
-        return {"class": _name(type(value)), **found}
+        values = {field.name: described(getattr(value, field.name)) for field in fields(value)}
+        # Different losses may have the same options.
+        return {"class": _qualified_name(type(value)), **values}
     if isinstance(value, partial):
-        bound = {key: described(one) for key, one in value.keywords.items()}
-        arguments = [described(one) for one in value.args]
+        bound = {key: described(item) for key, item in value.keywords.items()}
+        arguments = [described(item) for item in value.args]
         return {"function": described(value.func), "arguments": arguments, **bound}
     if isinstance(value, Mapping):
-        return {str(key): described(one) for key, one in value.items()}
+        return {str(key): described(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
-        return [described(one) for one in value]
+        return [described(item) for item in value]
     if value is None or isinstance(value, str | int | float | bool):
         return value
     if isinstance(value, Path):
         return str(value)
     if callable(value):
-        return _name(value)
+        return _qualified_name(value)
     return repr(value)
 
 
-def _name(value: object) -> str:
+def _qualified_name(value: object) -> str:
     named = value if hasattr(value, "__qualname__") else type(value)
     module = named.__module__
     return f"{'unbag' if module.startswith('unbag.') else module}:{named.__qualname__}"
 
 
 def differences(old: object, new: object, at: str = "") -> list[str]:
-    """Where two descriptions differ, as "recipe.batch: 256 before, 128 now"."""
+    """List the differences, such as "recipe.batch: 256 before, 128 now"."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         names = dict.fromkeys((*old, *new))
         return [
-            one
+            difference
             for name in names
-            for one in differences(old.get(name), new.get(name), f"{at}.{name}" if at else name)
+            for difference in differences(
+                old.get(name), new.get(name), f"{at}.{name}" if at else name
+            )
         ]
     if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
-        both = enumerate(zip(old, new, strict=True))
-        return [one for i, (a, b) in both for one in differences(a, b, f"{at}[{i}]")]
+        pairs = enumerate(zip(old, new, strict=True))
+        return [difference for i, (a, b) in pairs for difference in differences(a, b, f"{at}[{i}]")]
     return [] if old == new else [f"{at}: {_short(old)} before, {_short(new)} now"]
 
 

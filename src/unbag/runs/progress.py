@@ -1,4 +1,4 @@
-"""Progress of long jobs, whoever shows it, and an orderly stop on Ctrl-C or SIGTERM."""
+"""Progress of long jobs, and a graceful stop on Ctrl-C or SIGTERM."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from unbag.runs.distributed import Distributed
 
 Advance = Callable[[int], None]
 ProgressBar = Callable[[str, int], AbstractContextManager[Advance]]
-"""The `task` of a `Progress`: what is done, and how many steps it has; 0 if unknown."""
+"""The `task` method of a `Progress`: a label and the number of steps, 0 if unknown."""
 
 
 class Progress(Protocol):
     """Shows bars and messages, or nothing."""
 
     def task(self, what: str, total: int) -> AbstractContextManager[Advance]:
-        """A bar for `total` steps; the function it gives moves it on."""
+        """Show a bar for `total` steps; the function it yields advances the bar."""
 
     def say(self, message: str) -> None:
-        """Print a line that stays."""
+        """Print a message."""
 
 
 class Silent:
-    """Shows nothing; messages are collected in `said`."""
+    """Shows nothing; collects messages in `said`."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
 
     @contextmanager
     def task(self, what: str, total: int) -> Iterator[Advance]:
-        """No bar."""
+        """Show nothing."""
         yield lambda steps: None
 
     def say(self, message: str) -> None:
@@ -48,13 +48,13 @@ unseen: ProgressBar = Silent().task
 
 @dataclass
 class Stopping:
-    """Whether somebody asked to stop."""
+    """Whether the user asked to stop."""
 
     team: Distributed
     is_asked: bool = False
 
     def agreed(self) -> bool:
-        """Asked of any process; all must leave after the same step, or one waits for ever."""
+        """Return whether any process was asked to stop, so that all stop after the same step."""
         if self.team.size == 1:
             return self.is_asked
         import torch
@@ -67,21 +67,21 @@ class Stopping:
 
 @contextmanager
 def stops_gently(team: Distributed) -> Iterator[Stopping]:
-    """The first signal waits until the step is finished and saved; a second one stops at once."""
-    found = Stopping(team)
+    """Stop after the current step on the first signal, and at once on the second."""
+    stopping = Stopping(team)
     if threading.current_thread() is not threading.main_thread():
-        # Only the main thread may listen to signals.
-        yield found
+        # Only the main thread may handle signals.
+        yield stopping
         return
 
-    def keep(number: int, frame: FrameType | None) -> None:
-        if found.is_asked:
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        if stopping.is_asked:
             raise KeyboardInterrupt
-        found.is_asked = True
+        stopping.is_asked = True
 
-    before = {n: signal.signal(n, keep) for n in (signal.SIGINT, signal.SIGTERM)}
+    old_handlers = {n: signal.signal(n, on_signal) for n in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield found
+        yield stopping
     finally:
-        for number, handler in before.items():
+        for number, handler in old_handlers.items():
             signal.signal(number, handler)

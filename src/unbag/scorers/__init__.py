@@ -1,4 +1,4 @@
-"""Scorers: one number for each image and caption, from a model."""
+"""Scorers: a model's score for an image and a caption."""
 
 from unbag.scorers.cosine import Cosine
 from unbag.scorers.resolve import make_scorer, make_scorers

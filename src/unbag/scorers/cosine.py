@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Cosine:
-    """Scores with a dual encoder. A run embeds unique inputs itself and calls `compare`."""
+    """Cosine score of a dual encoder. A run embeds unique inputs itself and calls `compare`."""
 
     encoder: DualEncoder
     scoring: str = "cosine"
@@ -28,39 +28,39 @@ class Cosine:
 
     @property
     def name(self) -> str:
-        """The model's name."""
+        """Return the name of the model."""
         return self.encoder.name
 
     @property
     def fingerprint(self) -> str:
-        """The model's."""
+        """Return the fingerprint of the model."""
         return self.encoder.fingerprint
 
     def compare(self, image_ND: Tensor, caption_ND: Tensor) -> Tensor:
-        """Row with row. Vectors have unit norm, so the cosine is the dot product.
+        """Score pairs row by row. Vectors have unit norm, so the cosine is the dot product.
 
-        In double precision, so that the order of summation cannot break or make a tie.
+        Computed in double precision, so that the order of summation cannot break or make a tie.
         """
         self._check_widths(image_ND, caption_ND)
         return (image_ND.double() * caption_ND.double()).sum(dim=-1)
 
     def compare_all(self, image_PD: Tensor, caption_CD: Tensor) -> Tensor:
-        """Every image with every caption, [P, C].
+        """Score every image with every caption, [P, C].
 
-        In double precision and then rounded, since a product of matrices sums in an order that
-        depends on its shape: equal vectors must get equal scores in every block.
+        Computed in double precision and then rounded: a matrix product sums in an order that
+        depends on its shape, and equal vectors must get equal scores in every block.
         """
         self._check_widths(image_PD, caption_CD)
         return (image_PD.double() @ caption_CD.double().T).float()
 
     def score(self, queries: Sequence[Query]) -> Tensor:
-        """Without cache or plan, for a handful of pairs."""
+        """Embed and score a few pairs, without a cache."""
         image_ND = self._embed_images([query.image for query in queries])
         caption_ND = self._embed_captions([query.caption for query in queries])
         return self.compare(image_ND, caption_ND)
 
     def score_matrix(self, images: Sequence[ImageSource], captions: Sequence[Caption]) -> Tensor:
-        """Without cache or plan, [P, C]."""
+        """Embed and score every image with every caption, without a cache, [P, C]."""
         return self.compare_all(self._embed_images(images), self._embed_captions(captions))
 
     def _embed_images(self, images: Sequence[ImageSource]) -> Tensor:
@@ -77,18 +77,19 @@ class Cosine:
         return torch.stack([average(as_tensor(row, model=self.name)) for row in rows])
 
     def _check_widths(self, image_ND: Tensor, caption_ND: Tensor) -> None:
-        ours, theirs = image_ND.shape[-1], caption_ND.shape[-1]
-        if ours != theirs:
+        image_width, caption_width = image_ND.shape[-1], caption_ND.shape[-1]
+        if image_width != caption_width:
             raise UnbagError(
-                f"model {self.name!r} gives {ours} numbers for an image and {theirs} for a caption",
-                expected="vectors of one width: a cosine compares them number by number",
-                hint="mend encode_pictures or encode_captions of this model, and change its "
+                f"model {self.name!r} gives {image_width} numbers for an image and {caption_width} "
+                "for a caption",
+                expected="image and caption vectors of the same width",
+                hint="correct encode_images or encode_texts of this model, and change its "
                 "fingerprint, by which vectors are cached",
             )
 
 
 def average(vector_ND: Tensor) -> Tensor:
-    """The vector of a prompt ensemble: mean of unit vectors, brought back to unit norm."""
+    """Return the vector of a prompt ensemble: the mean of unit vectors, at unit norm."""
     from torch.nn.functional import normalize
 
     return vector_ND[0] if len(vector_ND) == 1 else normalize(vector_ND.mean(dim=0), dim=-1)

@@ -1,8 +1,8 @@
-"""The fixed set of prompts of each protocol by which chat models are asked.
+"""The prompts of each chat-model protocol.
 
-Published tables often show the best of several prompts, chosen on the test itself. Here every
-protocol has a fixed set, written before any model was run: all of them are reported, and the one
-that is closest to what was published is marked.
+Published tables often show the best of several prompts, chosen on the test set itself. Here each
+protocol has a fixed set that was written before any model was run. All of them are reported, and
+the one closest to the published prompt is marked.
 """
 
 from __future__ import annotations
@@ -18,45 +18,45 @@ PUBLISHED = "published"
 
 @dataclass(frozen=True)
 class Prompt:
-    """One way to ask. Marks such as {text} are replaced as they stand, so braces do no harm."""
+    """One wording. Placeholders such as {text} are replaced literally, so braces are safe."""
 
     name: str
     caption: str
-    """Where only a caption is at hand: {text} is the caption, {options} all of them."""
+    """For items without a question: {text} is the caption, {options} all captions."""
     question: str
-    """Where the item has a question: {question}, and {text} or {options} for its answers."""
+    """For items with a question: {question}, and {text} or {options} for its answers."""
 
     @property
     def is_published(self) -> bool:
-        """The one whose numbers can stand beside published ones."""
+        """Return whether its results can be compared with published ones."""
         return self.name == PUBLISHED
 
 
-def chosen(prompts: Sequence[Prompt], asked: str = "all") -> list[Prompt]:
-    """All of them, the published one, or one by name."""
+def choose_prompts(prompts: Sequence[Prompt], choice: str = "all") -> list[Prompt]:
+    """Return all prompts, the published one first, or the one with a name."""
     names = [prompt.name for prompt in prompts]
     if len(set(names)) != len(names) or PUBLISHED not in names:
         raise UnbagError(
             f"prompts named {', '.join(names)}",
             expected=f"each name once, and one of them {PUBLISHED!r}",
         )
-    if asked == "all":
+    if choice == "all":
         return sorted(prompts, key=lambda prompt: not prompt.is_published)
-    if asked not in names:
-        raise unknown_name("prompt", asked, ["all", *names])
-    return [prompt for prompt in prompts if prompt.name == asked]
+    if choice not in names:
+        raise unknown_name("prompt", choice, ["all", *names])
+    return [prompt for prompt in prompts if prompt.name == choice]
 
 
-def filled(template: str, **marks: str) -> str:
-    """The template with its marks replaced, each once and none inside another's text."""
+def filled(template: str, **values: str) -> str:
+    """Replace the placeholders of a template, never inside the text of another one."""
     parts = [template]
-    for mark, text in marks.items():
-        found: list[str] = []
-        for at, part in enumerate(parts):
-            pieces = part.split("{" + mark + "}") if at % 2 == 0 else [part]
-            for number, piece in enumerate(pieces):
-                found += [text, piece] if number else [piece]
-        parts = found
+    for placeholder, text in values.items():
+        replaced: list[str] = []
+        for i, part in enumerate(parts):
+            pieces = part.split("{" + placeholder + "}") if i % 2 == 0 else [part]
+            for j, piece in enumerate(pieces):
+                replaced += [text, piece] if j else [piece]
+        parts = replaced
     return "".join(parts)
 
 
@@ -116,4 +116,4 @@ ANSWER = (
 PROMPTS: Mapping[str, tuple[Prompt, ...]] = MappingProxyType(
     {"yes": YES, "letters": LETTERS, "options": OPTIONS, "answer": ANSWER}
 )
-"""Every protocol and its prompts."""
+"""Prompts by protocol."""

@@ -1,4 +1,4 @@
-"""A scorer for a model: its natural one, or one by the name it is registered under."""
+"""Make the scorer of a model: the default one for its kind, or one by its registered name."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from unbag.types import DualEncoder, Generator, Scorer
 def make_scorer(
     model: Model, name: str | None = None, *, other_names: Iterable[str] = ()
 ) -> Scorer:
-    """The scorer asked for, or the natural one of this kind of model.
+    """Return the named scorer, or the default scorer for this kind of model.
 
     Args:
-        model: What is scored with.
+        model: The model that scores.
         name: A registered name or package.module:NAME; None is cosine for a dual encoder, the
             probability of yes for a chat model, the model itself if it scores.
-        other_names: What the caller takes besides; offered where a name is unknown.
+        other_names: Names that the caller accepts too, for the error about an unknown name.
     """
-    # Its own way may also be named as tables name it: a matching head by match.
+    # A model that scores also accepts the name of its score, such as "match".
     if isinstance(model, Scorer) and name in (None, model.scoring):
         return model
     if name is None and isinstance(model, DualEncoder):
@@ -40,22 +40,22 @@ def make_scorer(
     if not callable(factory):
         raise UnbagError(
             f"the scorer {name!r} is a {type(factory).__name__}",
-            expected="a function or class that takes a model and gives a scorer",
+            expected="a function or class that takes a model and returns a scorer",
         )
-    if not isinstance(model, DualEncoder):
+    if not isinstance(model, DualEncoder | Generator):
         # A matching head that also has two encoders.
         model = getattr(model, "encoder", model)
     if name == "cosine" and not isinstance(model, DualEncoder):
         raise UnbagError(
-            f"the scorer 'cosine' needs one vector an image and one a caption, and {model.name!r} "
+            f"the scorer 'cosine' needs one vector per image and caption, and {model.name!r} "
             "has none",
             expected="a dual encoder, or BLIP; BLIP-2 has several vectors for an image",
-            hint="leave --scorer out to use the model's own",
+            hint="omit --scorer to use the model's own",
         )
     scorer = factory(model)
     if not isinstance(scorer, Scorer):
         raise UnbagError(
-            f"the scorer {name!r} made a {type(scorer).__name__}",
+            f"the scorer {name!r} returned a {type(scorer).__name__}",
             expected="name, fingerprint, scoring, is_blind and score(queries)",
         )
     return scorer
@@ -68,20 +68,20 @@ def make_scorers(
     *,
     other_names: Iterable[str] = (),
 ) -> list[Scorer]:
-    """The same, with one scorer a prompt where the protocol asks in words, the published first."""
+    """Like `make_scorer`, but with one scorer per prompt of a chat model, the published first."""
     from unbag.scorers.chat import Protocol
 
     if name is None and isinstance(model, Generator) and not isinstance(model, Scorer):
         name = "yes"
-    can_be_found = name is not None and (name in names("scorer") or ":" in name)
-    factory = find("scorer", name) if name is not None and can_be_found else None
+    is_known = name is not None and (name in names("scorer") or ":" in name)
+    factory = find("scorer", name) if name is not None and is_known else None
     if isinstance(factory, Protocol):
         return factory.scorers(model, prompts)
     return [make_scorer(model, name, other_names=other_names)]
 
 
 def match_head(model: Model) -> Scorer:
-    """`--scorer match` for a model that does not score so by itself: an error."""
+    """Raise UnbagError: the model of `--scorer match` has no matching head."""
     raise UnbagError(
         f"the scorer 'match' needs a matching head, and {model.name!r} has none",
         expected="BLIP or BLIP-2 with its head for retrieval",

@@ -1,8 +1,8 @@
-"""Measure a model before and after training on the same benchmarks: what it gained and lost.
+"""Measure a model before and after training on the same benchmarks.
 
-`price` gives one row for each metric, with a paired interval, for the terminal or a model card.
-Beside both models stands a blind reader: what it reaches can be had without any image, so a
-repair that reaches no more has not shown that it looks.
+`compare_before_after` returns one row per metric, with a paired interval, for the terminal or a
+model card. A blind reader is measured too: its scores need no image, so a repaired model that
+scores no higher gives no evidence of using images.
 
 Dimensions: N pairs of texts, D vectors, P images, C captions.
 """
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 Kind = Literal["composition", "words", "retrieval", "classification", "agreement"]
-"""`words`: which words fit, which a bag of words can tell; `agreement`: with ratings by people."""
+"""`words`: which words fit an image, which a bag of words can; `agreement`: with human ratings."""
 Side = Literal["composition", "recognition", "neither"]
 Section = Literal[
     "composition",
@@ -65,20 +65,20 @@ Section = Literal[
 ]
 
 DEFAULT: tuple[Benchmark, ...] = (world.SWAP, world.RELATION, world.REPLACE, world.RETRIEVAL)
-"""Where a user names none: images are drawn, so any model can be asked without a download."""
+"""Used where the user names none: images are drawn, so nothing has to be downloaded."""
 DRAWINGS = (
     "world benchmarks are drawings of simple shapes: what they show of a model trained on "
     "photographs need not hold for photographs; name benchmarks with --bench"
 )
 
 KIND_BY_NAME: Mapping[str, Kind] = MappingProxyType({world.REPLACE.name: "words"})
-"""Those that their metrics would put elsewhere."""
+"""Benchmarks whose metrics would suggest another kind."""
 KIND_BY_METRIC: tuple[tuple[type, Kind], ...] = (
     (Classify, "classification"),
     (Recall, "retrieval"),
     (Correlation, "agreement"),
 )
-"""The first metric a benchmark has decides; every other benchmark asks for composition."""
+"""The first that a benchmark has decides its kind; benchmarks with none measure composition."""
 RECOGNITION: frozenset[Kind] = frozenset({"words", "retrieval", "classification"})
 SECTION_BY_METRIC: Mapping[str, Section] = MappingProxyType(
     {
@@ -98,20 +98,20 @@ SECTION_BY_KIND: Mapping[Kind, Section] = MappingProxyType(
     }
 )
 ALSO_COMPARED = ("original", "augmented", *SECTION_BY_METRIC, "image_to_text@1")
-"""Compared besides the headline of each benchmark."""
+"""Metrics that are compared besides the headline metric of each benchmark."""
 SECTIONS_WITH_READER: tuple[Section, ...] = ("composition", "single words")
-"""Benchmarks of true against false captions, which may be solved by reading alone."""
-_HARD_POSITIVES = "no benchmark with hard positives was asked for"
+"""Benchmarks of true and false captions, which reading the captions alone may solve."""
+_HARD_POSITIVES = "no benchmark with hard positives was measured"
 IF_EMPTY: Mapping[Section, str] = MappingProxyType(
     {
-        "composition": "no composition benchmark was asked for",
+        "composition": "no composition benchmark was measured",
         "brittleness": _HARD_POSITIVES,
         "mean caption scores": _HARD_POSITIVES,
-        "retrieval": "no retrieval benchmark was asked for",
-        "classification": "no classification benchmark was asked for",
+        "retrieval": "no retrieval benchmark was measured",
+        "classification": "no classification benchmark was measured",
     }
 )
-"""Said where a section that every table should have holds nothing."""
+"""Notes for sections that every table should have and that are empty."""
 
 COLUMNS = ("benchmark", "metric", "before", "after", "difference", "n")
 BLIND = "blind"
@@ -121,15 +121,15 @@ TABLE_NOTE = (
 MEANS_NOTE = "mean caption scores are cosines"
 
 STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1)
-"""Of the penalty; chosen on a fifth of the training photographs."""
+"""Weights of the L2 penalty, of which held-out images choose one."""
 NEWTON_STEPS = 60
-"""Of Newton's method, at most."""
-MAX_SLOPE = 1e-9
-"""Largest slope at which it stops."""
+"""Largest number of steps of Newton's method."""
+MAX_GRADIENT = 1e-9
+"""Newton's method stops at a smaller gradient."""
 MAX_IMAGES = 2_000
-"""Images whose captions are read; more would tell it little and cost time."""
+"""Images whose captions the reader is trained on; more cost time and add little."""
 MIN_NEGATIVES = 100
-"""Negatives below which there is no reader."""
+"""Smallest number of negatives to train a reader on."""
 TEXTS_AT_ONCE = 256
 
 
@@ -147,12 +147,10 @@ def compare_before_after(
     progress: Progress | None = None,
     reader: BlindReader | None = None,
 ) -> BeforeAfter:
-    """Score both on the same benchmarks (those of the world if none is named) and compare.
+    """Measure both models on the same benchmarks (by default those of the world) and compare.
 
-    Both are scored in one run on the same items, so every difference is paired.
-
-    A `reader` is asked the same, and its numbers stand beside theirs.
-    `out` becomes an ordinary run folder with `report.html`; an interrupted run resumes.
+    Both are scored in one run on the same items, so every difference is paired. A `reader` is
+    measured too. `out` becomes an ordinary run folder with `report.html`; interrupted, it resumes.
     """
     benchmarks = tuple(benchmarks) or DEFAULT
     job = Job(
@@ -177,10 +175,10 @@ def compare_before_after(
     if not rows:
         raise UnbagError(
             f"nothing could be compared: {'; '.join(contents.problems) or 'no shared units'}",
-            expected="at least one benchmark that both models can be judged on",
+            expected="at least one benchmark on which both models can be measured",
         )
-    there = {row.section for row in rows}
-    notes = [said for section, said in IF_EMPTY.items() if section not in there]
+    sections = {row.section for row in rows}
+    notes = [note for section, note in IF_EMPTY.items() if section not in sections]
     notes += [reader.about] if reader and any(row.blind for row in rows) else []
     notes += contents.problems
     notes += [DRAWINGS] if are_drawings(benchmarks) else []
@@ -190,19 +188,19 @@ def compare_before_after(
 
 @dataclass(frozen=True)
 class BeforeAfter:
-    """All rows of a comparison before and after training."""
+    """A comparison before and after training."""
 
     before: str
     after: str
     rows: tuple[BeforeAfterRow, ...]
-    """By section."""
+    """Sorted by section."""
     folder: Path
-    """The run folder with both models' scores and the report."""
+    """The run folder with the scores of both models and the report."""
     notes: tuple[str, ...] = ()
-    """Sections that are empty and why, what could not be measured, what the images are."""
+    """Why sections are empty, what could not be measured, and what the images are."""
 
     def of(self, section: Section) -> tuple[BeforeAfterRow, ...]:
-        """The rows of one section."""
+        """Return the rows of one section."""
         return tuple(row for row in self.rows if row.section == section)
 
 
@@ -214,18 +212,18 @@ class BeforeAfterRow:
     before: Estimate
     after: Estimate
     change: Comparison
-    """After minus before on the units that both were judged on, with a paired interval."""
+    """After minus before on the units of both, with a paired interval."""
     blind: Estimate | None = None
-    """Of a reader that sees no image; only where it is asked for understanding."""
+    """Value of the blind reader; only in `SECTIONS_WITH_READER`."""
 
     @property
     def benchmark(self) -> str:
-        """Its name."""
+        """Name of the benchmark."""
         return self.change.benchmark
 
     @property
     def metric(self) -> str:
-        """Its name."""
+        """Name of the metric."""
         return self.change.metric
 
 
@@ -234,30 +232,30 @@ def _rows(
 ) -> Iterator[BeforeAfterRow]:
     for change in contents.comparisons:
         before, after = (
-            estimate_of(contents, change, one) for one in (change.first, change.second)
+            estimate_of(contents, change, scorer) for scorer in (change.first, change.second)
         )
         if before is not None and after is not None:
             section = SECTION_BY_METRIC.get(change.metric, SECTION_BY_KIND[kinds[change.benchmark]])
-            is_asked = section in SECTIONS_WITH_READER
-            blind = estimate_of(contents, change, reader) if reader and is_asked else None
+            has_reader = section in SECTIONS_WITH_READER
+            blind = estimate_of(contents, change, reader) if reader and has_reader else None
             yield BeforeAfterRow(section, before, after, change, blind)
 
 
 def estimate_of(contents: RunContents, change: Comparison, scorer: str) -> Estimate | None:
-    """A scorer's own value under the averaging rule of a comparison."""
+    """Return the value of a scorer for the benchmark, metric and averaging rule of a comparison."""
     for result in contents.results:
-        is_asked = (result.benchmark, result.scorer, result.aggregate) == (
+        is_match = (result.benchmark, result.scorer, result.aggregate) == (
             change.benchmark,
             scorer,
             change.aggregate,
         )
-        if is_asked and change.metric in result.overall:
+        if is_match and change.metric in result.overall:
             return result.overall[change.metric]
     return None
 
 
 def kind_of(benchmark: Benchmark) -> Kind:
-    """What a benchmark asks for, decided by its name, then by its metrics."""
+    """Return what a benchmark measures, by its name, else by its metrics."""
     if benchmark.name in KIND_BY_NAME:
         return KIND_BY_NAME[benchmark.name]
     for form, kind in KIND_BY_METRIC:
@@ -267,7 +265,7 @@ def kind_of(benchmark: Benchmark) -> Kind:
 
 
 def side_of(benchmark: Benchmark) -> Side:
-    """The side a benchmark counts for; ratings by people count for neither."""
+    """Return the side that a benchmark counts for; agreement with people counts for neither."""
     kind = kind_of(benchmark)
     if kind in RECOGNITION:
         return "recognition"
@@ -275,32 +273,32 @@ def side_of(benchmark: Benchmark) -> Side:
 
 
 def are_drawings(benchmarks: Sequence[Benchmark]) -> bool:
-    """Whether any of them draws its images."""
+    """Return whether any benchmark draws its images."""
     return any("unbag world" in benchmark.sources for benchmark in benchmarks)
 
 
 def before_after_table(comparison: BeforeAfter) -> Table:
-    """A row a metric, under the name of its section. What is better is green, worse red."""
+    """Make the table: a row per metric, by section; better is green, worse red."""
     rows: list[Sequence[Cell]] = []
-    for section, some in groupby(comparison.rows, key=lambda row: row.section):
+    for section, section_rows in groupby(comparison.rows, key=lambda row: row.section):
         rows.append([Span(section, STRONG)])
-        for row in some:
+        for row in section_rows:
             benchmark, metric, *numbers = _cells(row, comparison)
-            # Without its space an interval goes whole to a second line of a narrow terminal.
+            # Without spaces, an interval is not broken across lines in a narrow terminal.
             cells = [Span(number.replace(", ", ",")) for number in numbers]
             cells[2] = Span(cells[2].text, _style(row))
             rows.append([benchmark, metric, *cells])
-    return Table(_columns(comparison), rows, caption=_under(comparison))
+    return Table(_columns(comparison), rows, caption=_caption_below(comparison))
 
 
 def before_after_markdown(comparison: BeforeAfter) -> str:
-    """The same for a model card, with what is missing said under it."""
+    """Make the table for a model card, with notes on what is missing below it."""
     rows: list[Sequence[Cell]] = []
-    for section, some in groupby(comparison.rows, key=lambda row: row.section):
-        for at, row in enumerate(some):
+    for section, section_rows in groupby(comparison.rows, key=lambda row: row.section):
+        for i, row in enumerate(section_rows):
             benchmark, metric, *numbers = _cells(row, comparison)
-            rows.append(["" if at else section, benchmark, metric, *map(Marked, numbers)])
-    notes = [_under(comparison), *comparison.notes]
+            rows.append(["" if i else section, benchmark, metric, *map(Marked, numbers)])
+    notes = [_caption_below(comparison), *comparison.notes]
     before, after = (name.replace("`", "'") for name in (comparison.before, comparison.after))
     return "\n".join(
         [
@@ -316,7 +314,7 @@ def before_after_markdown(comparison: BeforeAfter) -> str:
 
 def _columns(comparison: BeforeAfter) -> tuple[Column, ...]:
     names = (*COLUMNS, BLIND) if _has_blind(comparison) else COLUMNS
-    return tuple(Column(name, "left" if at < 2 else "right") for at, name in enumerate(names))
+    return tuple(Column(name, "left" if i < 2 else "right") for i, name in enumerate(names))
 
 
 def _cells(row: BeforeAfterRow, comparison: BeforeAfter) -> list[str]:
@@ -338,7 +336,7 @@ def _has_blind(comparison: BeforeAfter) -> bool:
     return any(row.blind for row in comparison.rows)
 
 
-def _under(comparison: BeforeAfter) -> str:
+def _caption_below(comparison: BeforeAfter) -> str:
     is_lower = any(row.metric in LOWER_IS_BETTER for row in comparison.rows)
     parts = [TABLE_NOTE]
     parts += [MEANS_NOTE] if comparison.of("mean caption scores") else []
@@ -347,7 +345,7 @@ def _under(comparison: BeforeAfter) -> str:
 
 
 def _style(row: BeforeAfterRow) -> str:
-    """No colour where the interval holds zero, or where neither direction is better."""
+    """Return no colour if the interval contains zero or neither direction is better."""
     if row.section == "mean caption scores" or row.change.low <= 0 <= row.change.high:
         return ""
     is_better = (row.change.difference > 0) != (row.metric in LOWER_IS_BETTER)
@@ -355,21 +353,21 @@ def _style(row: BeforeAfterRow) -> str:
 
 
 def blind_reader(encoder: DualEncoder, batches: PairBatches) -> BlindReader | None:
-    """Fit a blind reader to negatives as training draws them; None where there are too few."""
+    """Train a blind reader on negatives as drawn in training; None if there are too few."""
     if not batches.columns.negatives:
         return None
     rows = list(_contrasts(batches))
     if len(rows) < MIN_NEGATIVES:
         return None
-    apart_ND = differences(encoder.encode_texts, rows)
-    weight_D = fit_reader(apart_ND, [row.image for row in rows])
-    said = repr((encoder.fingerprint, rows, STRENGTHS, NEWTON_STEPS))
+    difference_ND = differences(encoder.encode_texts, rows)
+    weight_D = fit_reader(difference_ND, [row.image for row in rows])
+    settings = repr((encoder.fingerprint, rows, STRENGTHS, NEWTON_STEPS))
     about = (
-        f"blind: a linear reader of the caption vectors of {encoder.name}, told of {len(rows):,} "
-        "of the same edits; it sees no image, so a number that does not pass its own is no "
-        "evidence of looking"
+        f"blind: a linear classifier on the caption vectors of {encoder.name}, trained on "
+        f"{len(rows):,} of the same edits; it sees no image, so a model that scores no higher "
+        "gives no evidence of using images"
     )
-    fingerprint = f"blind-{blake2b(said.encode(), digest_size=12).hexdigest()}"
+    fingerprint = f"blind-{blake2b(settings.encode(), digest_size=12).hexdigest()}"
     return BlindReader(encoder, weight_D, fingerprint, about)
 
 
@@ -377,8 +375,8 @@ def blind_reader(encoder: DualEncoder, batches: PairBatches) -> BlindReader | No
 class BlindReader:
     """Scores a caption by a direction in the caption vectors of a model; no image is opened.
 
-    The direction is that of a logistic regression without bias on differences of caption vectors,
-    fitted to prefer each caption to its negative.
+    The direction comes from a logistic regression without bias on differences of caption vectors,
+    trained to prefer each caption to its negative.
     """
 
     encoder: DualEncoder
@@ -391,34 +389,34 @@ class BlindReader:
     _known: dict[str, float] = field(default_factory=dict, repr=False)
 
     def score(self, queries: Sequence[Query]) -> list[float]:
-        """Scores of captions; one that was asked before is not read again."""
+        """Return the score of each caption; each text is encoded once."""
         texts = [text_of(query.caption) for query in queries]
-        new = sorted(set(texts) - self._known.keys(), key=lambda text: (len(text), text))
-        for at in range(0, len(new), TEXTS_AT_ONCE):
-            some = new[at : at + TEXTS_AT_ONCE]
-            vector_ND = self.encoder.encode_texts(some).double().cpu()
-            self._known.update(zip(some, (vector_ND @ self.weight_D).tolist(), strict=True))
+        new_texts = sorted(set(texts) - self._known.keys(), key=lambda text: (len(text), text))
+        for start in range(0, len(new_texts), TEXTS_AT_ONCE):
+            chunk = new_texts[start : start + TEXTS_AT_ONCE]
+            vector_ND = self.encoder.encode_texts(chunk).double().cpu()
+            self._known.update(zip(chunk, (vector_ND @ self.weight_D).tolist(), strict=True))
         return [self._known[text] for text in texts]
 
     def score_matrix(self, images: Sequence[ImageSource], captions: Sequence[Caption]) -> Tensor:
-        """All scores equal, [P, C]: a gallery asks which image, and that cannot be read."""
+        """Return equal scores [P, C]: captions alone cannot decide which of several images fits."""
         return torch.zeros(len(images), len(captions), dtype=torch.float64)
 
 
 def _contrasts(batches: PairBatches) -> Iterator[Contrast]:
-    """One caption of each of some images, spread over all, with its negatives."""
-    every = batches.pairs
-    places = np.unique(np.linspace(0, len(every) - 1, min(MAX_IMAGES, len(every)), dtype=np.int64))
-    pairs = list(readable_pairs(every, places.tolist()))
-    texts = draw_texts(pairs, Draw(batches.seed, 0), batches.columns, batches.made)
-    for number, said in enumerate(texts):
-        for negative in said.negatives:
+    """Yield a caption with each of its negatives, of images spread over the collection."""
+    pairs = batches.pairs
+    places = np.unique(np.linspace(0, len(pairs) - 1, min(MAX_IMAGES, len(pairs)), dtype=np.int64))
+    read_pairs = list(readable_pairs(pairs, places.tolist()))
+    texts = draw_texts(read_pairs, Draw(batches.seed, 0), batches.columns, batches.online_edits)
+    for number, text in enumerate(texts):
+        for negative in text.negatives:
             if negative is not None:
-                yield Contrast(number, said.caption, negative)
+                yield Contrast(number, text.caption, negative)
 
 
 class Contrast(NamedTuple):
-    """A caption and a negative of it."""
+    """A caption and one of its negatives."""
 
     image: int
     caption: str
@@ -426,56 +424,65 @@ class Contrast(NamedTuple):
     kind: str = ""
 
 
-def differences(read: Callable[[Sequence[str]], Tensor], rows: Sequence[Contrast]) -> Tensor:
-    """Vectors of captions minus those of their negatives, [N, D]; each text is read once."""
+def differences(encode: Callable[[Sequence[str]], Tensor], rows: Sequence[Contrast]) -> Tensor:
+    """Return vectors of captions minus those of their negatives, [N, D]; texts are encoded once."""
     texts = sorted({text for row in rows for text in (row.caption, row.negative)}, key=len)
-    parts = [read(texts[at : at + TEXTS_AT_ONCE]) for at in range(0, len(texts), TEXTS_AT_ONCE)]
-    place = {text: at for at, text in enumerate(texts)}
+    parts = [
+        encode(texts[start : start + TEXTS_AT_ONCE])
+        for start in range(0, len(texts), TEXTS_AT_ONCE)
+    ]
+    index = {text: i for i, text in enumerate(texts)}
     vector = torch.cat(parts).double().cpu()
-    return vector[[place[r.caption] for r in rows]] - vector[[place[r.negative] for r in rows]]
+    return vector[[index[r.caption] for r in rows]] - vector[[index[r.negative] for r in rows]]
 
 
-def fit_reader(apart_ND: Tensor, image_N: Sequence[int]) -> Tensor:
-    """Weights [D] of vectors, from differences that are first brought to one deviation."""
-    # A feature that hardly moves, such as one of MiniLM's by 2e-33, must not be blown up.
-    deviation_D = apart_ND.std(dim=0).clamp_min(1e-12)
-    return choose_and_fit(apart_ND / deviation_D, image_N) / deviation_D
+def fit_reader(difference_ND: Tensor, image_N: Sequence[int]) -> Tensor:
+    """Fit the weights [D] on differences that are scaled to a standard deviation of 1."""
+    # A nearly constant feature, such as one of MiniLM's with 2e-33, must not be magnified.
+    deviation_D = difference_ND.std(dim=0).clamp_min(1e-12)
+    return choose_and_fit(difference_ND / deviation_D, image_N) / deviation_D
 
 
-def choose_and_fit(apart_ND: Tensor, image_N: Sequence[int]) -> Tensor:
-    """The strength that does best on a fifth of the images, then all of them."""
-    is_held_N = torch.tensor([at % 5 == 0 for at in image_N])
-    rest_ND, held_ND = apart_ND[~is_held_N], apart_ND[is_held_N]
-    right = [float((held_ND @ fit_preference(rest_ND, s) > 0).double().mean()) for s in STRENGTHS]
-    return fit_preference(apart_ND, STRENGTHS[int(np.argmax(right))])
+def choose_and_fit(difference_ND: Tensor, image_N: Sequence[int]) -> Tensor:
+    """Choose the penalty by accuracy on a held-out fifth of the images, then fit on all of them."""
+    is_held_out_N = torch.tensor([image % 5 == 0 for image in image_N])
+    train_ND, held_out_ND = difference_ND[~is_held_out_N], difference_ND[is_held_out_N]
+    accuracies = [
+        float((held_out_ND @ fit_preference(train_ND, s) > 0).double().mean()) for s in STRENGTHS
+    ]
+    return fit_preference(difference_ND, STRENGTHS[int(np.argmax(accuracies))])
 
 
-def fit_preference(apart_ND: Tensor, strength: float) -> Tensor:
-    """Weights [D] that make differences positive: least logistic loss with an L2 penalty."""
-    weight_D = torch.zeros(apart_ND.shape[1], dtype=apart_ND.dtype)
-    penalty_DD = strength * torch.eye(len(weight_D), dtype=apart_ND.dtype)
+def fit_preference(difference_ND: Tensor, strength: float) -> Tensor:
+    """Fit weights [D] that make differences positive: logistic loss with an L2 penalty."""
+    weight_D = torch.zeros(difference_ND.shape[1], dtype=difference_ND.dtype)
+    penalty_DD = strength * torch.eye(len(weight_D), dtype=difference_ND.dtype)
     for _ in range(NEWTON_STEPS):
-        miss_N = torch.sigmoid(-(apart_ND @ weight_D))
-        slope_D = -(apart_ND.T @ miss_N) / len(apart_ND) + strength * weight_D
-        bend_DD = (apart_ND * (miss_N * (1 - miss_N))[:, None]).T @ apart_ND / len(apart_ND)
-        step_D = torch.linalg.solve(bend_DD + penalty_DD, slope_D)
-        size = _size(apart_ND, weight_D, step_D, strength)
-        weight_D = weight_D - size * step_D
-        if float(slope_D.abs().max()) < MAX_SLOPE:
+        error_N = torch.sigmoid(-(difference_ND @ weight_D))
+        gradient_D = -(difference_ND.T @ error_N) / len(difference_ND) + strength * weight_D
+        hessian_DD = (
+            (difference_ND * (error_N * (1 - error_N))[:, None]).T
+            @ difference_ND
+            / len(difference_ND)
+        )
+        step_D = torch.linalg.solve(hessian_DD + penalty_DD, gradient_D)
+        step_size = _step_size(difference_ND, weight_D, step_D, strength)
+        weight_D = weight_D - step_size * step_D
+        if float(gradient_D.abs().max()) < MAX_GRADIENT:
             break
     return weight_D
 
 
-def _size(apart_ND: Tensor, weight_D: Tensor, step_D: Tensor, strength: float) -> float:
-    """The largest of 1, 1/2, 1/4 ... that lowers the loss: whole steps may run away."""
-    ahead_N, turn_N, size = apart_ND @ weight_D, apart_ND @ step_D, 1.0
+def _step_size(difference_ND: Tensor, weight_D: Tensor, step_D: Tensor, strength: float) -> float:
+    """Return the largest of 1, 1/2, 1/4 ... that lowers the loss: full steps may diverge."""
+    margin_N, margin_change_N, step_size = difference_ND @ weight_D, difference_ND @ step_D, 1.0
 
     def loss(part: float) -> float:
-        moved_D = weight_D - part * step_D
-        missed = functional.softplus(-(ahead_N - part * turn_N)).mean()
-        return float(missed + strength / 2 * moved_D @ moved_D)
+        new_weight_D = weight_D - part * step_D
+        loss_value = functional.softplus(-(margin_N - part * margin_change_N)).mean()
+        return float(loss_value + strength / 2 * new_weight_D @ new_weight_D)
 
     start = loss(0.0)
-    while loss(size) > start and size > 1e-6:
-        size /= 2
-    return size
+    while loss(step_size) > start and step_size > 1e-6:
+        step_size /= 2
+    return step_size

@@ -1,4 +1,4 @@
-"""Fine-tuning a dual encoder with a recipe, as a task of the trainer."""
+"""Fine-tune a dual encoder with a recipe: a task of the trainer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from unbag.runs.files import TRAINING, open_run_folder, write_text
 from unbag.runs.progress import Progress, Silent
 from unbag.scorers.cosine import Cosine
 from unbag.training.data.batch import Batch, Batches
-from unbag.training.data.loader import load, with_names
+from unbag.training.data.loader import add_names, load
 from unbag.training.encoders.adapters import make_trainable
 from unbag.training.encoders.base import Trainable, apply_freeze, set_training
 from unbag.training.encoders.cached_features import CachedEncoders
@@ -40,7 +40,7 @@ _COLUMNS = ("step", "benchmark", "metric", "value", "low", "high", "n")
 
 @dataclass(frozen=True, eq=False)
 class TrainJob:
-    """A model, data, a recipe, where to put the result, and how the run is carried out."""
+    """A model, data, a recipe, the folder of the run, and how it is carried out."""
 
     trainable: Trainable
     batches: Batches
@@ -52,9 +52,9 @@ class TrainJob:
     micro_batch_size: int | None = None
     workers: int = 0
     benchmarks: Sequence[Benchmark] = ()
-    """Scored while training, at the end of every epoch or every `evaluate_every` steps."""
+    """Measured while training, after every epoch or every `evaluate_every` steps."""
     data: Path | None = None
-    """Folder with one folder for each benchmark that needs files."""
+    """Folder with a subfolder for each benchmark that needs files."""
     evaluate_every: int | None = None
     cache: Path | None = None
     save_minutes: float = 10.0
@@ -62,7 +62,7 @@ class TrainJob:
     wandb_project: str = ""
     command: str = ""
     base: str = ""
-    """Name under which the model is loaded again; empty for its own, which may be shorter."""
+    """Name that loads the model; empty: the model's own name, which may be shorter."""
 
 
 @dataclass(frozen=True)
@@ -72,15 +72,15 @@ class Trained:
     folder: Path
     state: TrainState
     is_done: bool
-    """False if somebody stopped it; the same command resumes it."""
+    """False if the user stopped it; the same command resumes it."""
     images_skipped: int = 0
-    """How often another pair stood in for an image that could not be read."""
+    """How often another pair replaced one whose image could not be read."""
     unread: Mapping[str, str] = field(default_factory=dict)
-    """Names of the first such images, with the reason."""
+    """The first such images and why they could not be read."""
 
 
 def train(job: TrainJob, *, progress: Progress | None = None) -> Trained:
-    """Train, or resume; weights are changed in place and saved in the folder of the run."""
+    """Train or resume; weights are changed in place and saved in the folder of the run."""
     team = init_distributed(job.device)
     progress = progress if progress is not None and team.is_leader else Silent()
     with open_run_folder(job.out, TRAINING, is_leader=team.is_leader) as folder:
@@ -140,27 +140,27 @@ class FineTuning(Task[Batch]):
             seed=job.seed,
             find_truth=job.batches.find_truth,
         )
-        self._start: Trainable | None = None
-        """The weights before training, for losses that compare with them."""
+        self._start_trainable: Trainable | None = None
+        """The encoders before training, for losses that compare with them."""
         if recipe.objective.needs_start:
             encoder = self.trainable.encoder("start")
             if isinstance(self.trainable, CachedEncoders):
-                self._start = self.trainable.beside(encoder)
+                self._start_trainable = self.trainable.with_model(encoder)
             else:
-                self._start = make_trainable(encoder, device=job.device)
-            self._start.module.requires_grad_(False).eval()
-        said = apply_freeze(self.trainable, recipe.freeze)
+                self._start_trainable = make_trainable(encoder, device=job.device)
+            self._start_trainable.module.requires_grad_(False).eval()
+        summary = apply_freeze(self.trainable, recipe.freeze)
         if recipe.lora is not None:
             torch.manual_seed(job.seed)
-            said = add_lora(self.trainable, recipe.lora)
+            summary = add_lora(self.trainable, recipe.lora)
         if not any(weight.requires_grad for weight in self.module.parameters()):
             raise UnbagError(
                 f"both encoders of {self.trainable.name} and the temperature are frozen",
-                expected="something that is left to train",
+                expected="at least one trainable parameter",
                 hint="freeze less, as with --set freeze.text=0",
             )
-        self.progress.say(said)
-        self._first = (
+        self.progress.say(summary)
+        self._first_weights = (
             {name: weight.detach().clone() for name, weight in self.parameters().items()}
             if recipe.l2_to_init
             else None
@@ -170,7 +170,7 @@ class FineTuning(Task[Batch]):
         self.unread: dict[str, str] = {}
 
     def identity(self) -> dict[str, object]:
-        """Model, recipe and data."""
+        """Return model, recipe, data and what decides the best weights."""
         job = self.job
         return {
             "model": job.trainable.name,
@@ -178,43 +178,48 @@ class FineTuning(Task[Batch]):
             "recipe": job.recipe,
             "data_fingerprint": job.batches.fingerprint,
             "micro": job.micro_batch_size,
-            # They decide which weights are the best.
-            "benchmarks": [one.name for one in job.benchmarks],
+            # These decide which weights are the best.
+            "benchmarks": [benchmark.name for benchmark in job.benchmarks],
             "evaluate_every": job.evaluate_every,
         }
 
     def batches(self, first: int) -> Iterator[Batch]:
-        """Made ahead of time by worker processes."""
+        """Load batches ahead of time in worker processes."""
         job = self.job
         return load(job.batches, first=first, workers=job.workers, device=job.device)
 
     def before_step(self, step: int) -> None:
-        """Reset the thresholds of rank losses at the begin of an epoch, if the recipe says so."""
+        """Reset the thresholds of rank losses at the start of an epoch, if the recipe says so."""
         rule = self.job.recipe.objective.threshold
         if rule is not None and rule.resets_each_epoch and step % self.job.batches.per_epoch == 0:
             self.threshold_K = self._first_threshold()
 
     def gradient(self, batch: Batch, step: int) -> dict[str, Tensor]:
-        """Of the loss of the whole batch, over all processes and micro-batches."""
-        used_K = self.threshold_K
-        taken = add_gradient(
-            self.trainable, batch, self.plan, step=step, threshold_K=used_K, start=self._start
+        """Add the gradient of the whole batch, over all processes and micro-batches."""
+        threshold_K = self.threshold_K
+        result = add_gradient(
+            self.trainable,
+            batch,
+            self.plan,
+            step=step,
+            threshold_K=threshold_K,
+            start=self._start_trainable,
         )
-        numbers = {"loss": taken.losses.total.detach(), **taken.losses.terms}
-        if used_K is not None:
+        numbers = {"loss": result.losses.total.detach(), **result.losses.terms}
+        if threshold_K is not None:
             numbers |= {
                 f"threshold_{slot.name}": value
-                for slot, value in zip(self.job.recipe.negatives, used_K.unbind(), strict=True)
+                for slot, value in zip(self.job.recipe.negatives, threshold_K.unbind(), strict=True)
             }
-        if self._first is not None:
-            numbers["to_start"] = self._add_pull_to_start(self._first)
-        self.threshold_K = taken.threshold_K
+        if self._first_weights is not None:
+            numbers["to_start"] = self._add_l2_to_init(self._first_weights)
+        self.threshold_K = result.threshold_K
         self.images_skipped += batch.skipped
-        self.unread = with_names(self.unread, dict(batch.unread))
+        self.unread = add_names(self.unread, dict(batch.unread))
         return numbers
 
     def after_update(self) -> dict[str, Tensor]:
-        """Bound the scale as CLIP does: above 100 or below 1 it makes training unstable."""
+        """Clamp the scale as CLIP does: training is unstable above 100 and below 1."""
         scale = self.trainable.temperature[0]
         with torch.no_grad():
             if scale.requires_grad:
@@ -222,31 +227,31 @@ class FineTuning(Task[Batch]):
             return {"scale": scale.exp()}
 
     def set_training(self, is_training: bool) -> None:
-        """What is frozen stays in evaluation mode."""
+        """Set the mode; frozen modules stay in evaluation mode."""
         if is_training:
             set_training(self.trainable, self.job.recipe.freeze)
         else:
             self.module.eval()
 
     def extra_state(self) -> dict[str, Any]:
-        """Thresholds of rank losses, and the images that could not be read."""
+        """Return thresholds of rank losses and the images that could not be read."""
         state: dict[str, Any] = {"images_skipped": self.images_skipped, "unread": self.unread}
         return state if self.threshold_K is None else {**state, "threshold": self.threshold_K}
 
     def load_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what `extra_state` gave."""
+        """Restore what `extra_state` returned."""
         self.images_skipped, self.unread = state["images_skipped"], state["unread"]
         if "threshold" in state:
             self.threshold_K = state["threshold"].to(self.device)
 
     def is_evaluated_after(self, step: int) -> bool:
-        """At the end, and after every epoch or every `evaluate_every` steps."""
-        every = self.job.evaluate_every or self.job.batches.per_epoch
+        """Return True after the last step, and after every epoch or `evaluate_every` steps."""
+        interval = self.job.evaluate_every or self.job.batches.per_epoch
         is_last = step + 1 == self.optimizer.steps
-        return bool(self.job.benchmarks) and ((step + 1) % every == 0 or is_last)
+        return bool(self.job.benchmarks) and ((step + 1) % interval == 0 or is_last)
 
     def evaluate(self, steps: int) -> float:
-        """Score the weights on the job's benchmarks; gives the mean of the headlines."""
+        """Measure the weights on the job's benchmarks; returns the mean of the headline metrics."""
         job = self.job
         encoder = self.trainable.encoder(f"{self.trainable.name}+{job.recipe.name}@{steps}")
         finished = run(
@@ -267,24 +272,34 @@ class FineTuning(Task[Batch]):
                 hint="train with other benchmarks (--bench), or repair the data; the same "
                 "command resumes from the last checkpoint",
             )
-        # The first result of a benchmark follows the rule that the field publishes.
-        first = {one.benchmark: one for one in reversed(finished.contents.results)}
-        found = {
-            name: (first[name].headline, first[name].overall[first[name].headline])
-            for name in first
+        # The first result of a benchmark uses the aggregation rule that papers report.
+        results = {estimate.benchmark: estimate for estimate in reversed(finished.contents.results)}
+        headlines = {
+            name: (results[name].headline, results[name].overall[results[name].headline])
+            for name in results
         }
         if self.team.is_leader:
             with (job.out / EVALUATIONS_FILE).open("a", encoding="utf-8", newline="") as file:
                 writer = csv.writer(file, lineterminator="\n")
-                for name, (metric, one) in found.items():
-                    writer.writerow((steps, name, metric, one.value, one.low, one.high, one.n))
-        for name, (metric, one) in found.items():
-            self.progress.say(f"step {steps}: {name} {metric} {value_text(one)}")
-        values = [one.value for _, one in found.values() if not isnan(one.value)]
+                for name, (metric, estimate) in headlines.items():
+                    writer.writerow(
+                        (
+                            steps,
+                            name,
+                            metric,
+                            estimate.value,
+                            estimate.low,
+                            estimate.high,
+                            estimate.n,
+                        )
+                    )
+        for name, (metric, estimate) in headlines.items():
+            self.progress.say(f"step {steps}: {name} {metric} {value_text(estimate)}")
+        values = [estimate.value for _, estimate in headlines.values() if not isnan(estimate.value)]
         return sum(values) / len(values) if values else 0.0
 
     def rewind(self, steps: int) -> None:
-        """Drop evaluations of later steps, since those steps are taken again."""
+        """Delete evaluations of later steps, which will be repeated."""
         folder = self.job.out
         for path in (folder / EVALUATIONS_FOLDER).glob("step-*"):
             step = path.name.removeprefix("step-")
@@ -292,20 +307,20 @@ class FineTuning(Task[Batch]):
                 shutil.rmtree(path)
         table = folder / EVALUATIONS_FILE
         lines = table.read_text(encoding="utf-8").splitlines() if table.exists() else []
-        # A kill may have cut the last line.
-        whole = [row for row in csv.reader(lines[1:]) if len(row) == len(_COLUMNS)]
-        kept = [row for row in whole if row[0].isdecimal() and int(row[0]) <= steps]
-        rows = [",".join(row) for row in (_COLUMNS, *kept)]
+        # A kill may have truncated the last line.
+        complete_rows = [row for row in csv.reader(lines[1:]) if len(row) == len(_COLUMNS)]
+        earlier_rows = [row for row in complete_rows if row[0].isdecimal() and int(row[0]) <= steps]
+        rows = [",".join(row) for row in (_COLUMNS, *earlier_rows)]
         if rows != lines:
             write_text(table, "\n".join(rows) + "\n")
 
     def out_of_memory(self, batch: Batch) -> UnbagError:
-        """Names a micro-batch size of half as many images."""
-        now = self.job.micro_batch_size or len(batch)
+        """Return an error whose hint halves the micro-batch size."""
+        size = self.job.micro_batch_size or len(batch)
         return UnbagError(
-            f"{self.device} has no room for {now} images and their captions at once",
+            f"{self.device} has too little memory for {size} images and their captions at once",
             expected="a part of the batch that fits; the gradient is that of the whole batch",
-            hint=f"--micro-batch-size {max(1, now // 2)} in a new folder (--out), "
+            hint=f"--micro-batch-size {max(1, size // 2)} in a new folder (--out), "
             "or a smaller model",
         )
 
@@ -315,13 +330,13 @@ class FineTuning(Task[Batch]):
             return None
         return rule.first(len(self.job.recipe.negatives)).to(self.device)
 
-    def _add_pull_to_start(self, first: Mapping[str, Tensor]) -> Tensor:
-        """Add the gradient of strength x squared distance to the first weights; gives that."""
+    def _add_l2_to_init(self, first: Mapping[str, Tensor]) -> Tensor:
+        """Add the gradient of the L2 penalty to the first weights; returns the squared distance."""
         parameters = self.parameters()
-        away = torch.zeros((), device=next(iter(parameters.values())).device)
+        distance = torch.zeros((), device=next(iter(parameters.values())).device)
         for name, weight in parameters.items():
-            apart = weight.detach() - first[name]
-            away += apart.square().sum()
-            held = 2 * self.job.recipe.l2_to_init * apart
-            weight.grad = held if weight.grad is None else weight.grad + held
-        return away
+            difference = weight.detach() - first[name]
+            distance += difference.square().sum()
+            gradient = 2 * self.job.recipe.l2_to_init * difference
+            weight.grad = gradient if weight.grad is None else weight.grad + gradient
+        return distance

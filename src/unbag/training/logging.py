@@ -1,7 +1,7 @@
-"""The log of a training run: log.jsonl, and TensorBoard or Weights & Biases where wanted.
+"""The log of a training run: log.jsonl, and optionally TensorBoard or Weights & Biases.
 
-Numbers stay on the device until `READ_EVERY` steps are collected: reading one at a time would make
-the device wait for Python at every step.
+Numbers stay on the device until `READ_EVERY` steps are collected: reading them at every step would
+make the device wait for Python.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from unbag.runs.files import write_text
 
 LOG_FILE = "log.jsonl"
 READ_EVERY = 20
-"""Steps between two readings of numbers from the device."""
+"""Steps whose numbers are copied from the device together."""
 
 
 @dataclass(eq=False)
 class Log:
-    """Rows of numbers, one a step; every process collects them, the leader writes them."""
+    """Rows of numbers, one per step; every process collects them, only the leader writes them."""
 
     folder: Path | None = None
-    """None writes no file, and numbers are only checked."""
+    """Where log.jsonl is written; None only checks that the numbers are finite."""
     writers: tuple[Any, ...] = ()
-    """TensorBoard and Weights & Biases, as far as wanted."""
+    """Of TensorBoard and Weights & Biases."""
     last: dict[str, float] = field(default_factory=dict)
-    """The row that was read last."""
+    """The last row that was read from the device."""
     _rows: list[tuple[int, dict[str, float | Tensor]]] = field(default_factory=list)
     _error: UnbagError | None = None
 
     def add(self, step: int, numbers: Mapping[str, float | Tensor]) -> None:
-        """Collect a row; reads and writes the collected ones when there are enough."""
+        """Add a row; every `READ_EVERY` rows are read and written."""
         self._rows.append(
             (step, {k: v.detach() if isinstance(v, Tensor) else v for k, v in numbers.items()})
         )
@@ -48,35 +48,35 @@ class Log:
             self.flush()
 
     def flush(self) -> None:
-        """Read and write the collected rows; NotFiniteError at the first number that is not."""
+        """Read and write the collected rows; NotFiniteError at the first that is not finite."""
         if self._error is not None:
-            # No checkpoint may be saved whose steps the log lacks.
+            # No checkpoint may be saved while steps before it are missing from the log.
             raise self._error
-        rows, self._rows = self._rows, []
-        if not rows:
+        collected, self._rows = self._rows, []
+        if not collected:
             return
-        tensors = [v for _, row in rows for v in row.values() if isinstance(v, Tensor)]
+        tensors = [v for _, row in collected for v in row.values() if isinstance(v, Tensor)]
         if tensors:
-            # In one transfer.
+            # All of them in one transfer.
             device = tensors[0].device
-            read = iter(torch.stack([v.float().reshape(()).to(device) for v in tensors]).tolist())
-            rows = [
-                (step, {k: next(read) if isinstance(v, Tensor) else v for k, v in row.items()})
-                for step, row in rows
+            values = iter(torch.stack([v.float().reshape(()).to(device) for v in tensors]).tolist())
+            collected = [
+                (step, {k: next(values) if isinstance(v, Tensor) else v for k, v in row.items()})
+                for step, row in collected
             ]
-        plain = [(step, {k: float(v) for k, v in row.items()}) for step, row in rows]
+        rows = [(step, {k: float(v) for k, v in row.items()}) for step, row in collected]
         try:
-            self._write(plain)
+            self._write(rows)
         except UnbagError as error:
             self._error = error
             raise
-        self.last = plain[-1][1]
-        for step, row in plain:
-            bad = [name for name, value in row.items() if not math.isfinite(value)]
-            if bad:
-                # A term says more than the sum, which comes first.
-                term = next((name for name in bad if name not in ("loss", "gradient")), bad[0])
-                raise NotFiniteError(step, term, row[term])
+        self.last = rows[-1][1]
+        for step, row in rows:
+            bad_names = [name for name, value in row.items() if not math.isfinite(value)]
+            if bad_names:
+                # A single term says more than the total, which comes first.
+                name = next((n for n in bad_names if n not in ("loss", "gradient")), bad_names[0])
+                raise NotFiniteError(step, name, row[name])
 
     def close(self) -> None:
         """Close the writers."""
@@ -91,11 +91,11 @@ class Log:
         try:
             with path.open("a", encoding="utf-8") as file:
                 for step, row in rows:
-                    # What is not a number is not JSON either.
-                    written = {
+                    # JSON has no NaN and no infinity.
+                    numbers = {
                         k: float(f"{v:.6g}") if math.isfinite(v) else None for k, v in row.items()
                     }
-                    file.write(json.dumps({"step": step, **written}) + "\n")
+                    file.write(json.dumps({"step": step, **numbers}) + "\n")
         except OSError as error:
             raise UnbagError(
                 f"cannot write {path}: {said_by(error)}",
@@ -109,21 +109,21 @@ class Log:
 
 
 def open_log(folder: Path, *, step: int, writers: tuple[Any, ...] = ()) -> Log:
-    """Start a log, or continue it at a step: rows of steps that are taken again are dropped."""
+    """Start a log, or continue it at a step: rows of steps that will be repeated are dropped."""
     path = folder / LOG_FILE
-    rows = []
+    lines = []
     if step > 0 and path.exists():
         for line in path.read_text(encoding="utf-8").splitlines():
-            # The last line of a killed run may be half written; its step is then taken again.
+            # The last line of a killed run may be half written; its step is then repeated.
             with suppress(ValueError):
                 if json.loads(line)["step"] < step:
-                    rows.append(line)
-    write_text(path, "".join(f"{line}\n" for line in rows))
+                    lines.append(line)
+    write_text(path, "".join(f"{line}\n" for line in lines))
     return Log(folder, writers)
 
 
 class NotFiniteError(Exception):
-    """A number that is infinite or not a number; says which and when."""
+    """A logged number is infinite or NaN; names the number and the step."""
 
     def __init__(self, step: int, term: str, value: float) -> None:
         super().__init__(f"{term} became {value} at step {step}")
@@ -131,7 +131,7 @@ class NotFiniteError(Exception):
 
 
 def tensorboard(folder: Path, *, step: int) -> Any:
-    """A writer of TensorBoard events; events after `step` of an earlier start are left out."""
+    """Return a TensorBoard writer; events of an earlier start after `step` are ignored."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
@@ -143,7 +143,7 @@ def tensorboard(folder: Path, *, step: int) -> Any:
 
 
 def wandb(project: str, *, name: str, settings: Mapping[str, object]) -> Wandb:
-    """A run of Weights & Biases, if it is installed."""
+    """Start or resume a run of Weights & Biases."""
     try:
         import wandb as library  # type: ignore[import-not-found]
     except ImportError as error:
@@ -151,7 +151,7 @@ def wandb(project: str, *, name: str, settings: Mapping[str, object]) -> Wandb:
             "Weights & Biases logs were asked for, and wandb is not installed",
             hint=f"pip install wandb, or leave --wandb out; {LOG_FILE} has it all",
         ) from error
-    # An id of its own, so that a resumed run stays one run there too.
+    # A fixed id, so that a resumed run stays one run there too.
     known = blake2b(f"{name} {sorted(settings.items())}".encode(), digest_size=8).hexdigest()
     run = library.init(project=project, name=name, id=known, config=dict(settings), resume="allow")
     return Wandb(run)
@@ -159,12 +159,12 @@ def wandb(project: str, *, name: str, settings: Mapping[str, object]) -> Wandb:
 
 @dataclass(frozen=True, eq=False)
 class Wandb:
-    """Weights & Biases behind the one method of a writer that is used here."""
+    """A run of Weights & Biases with the interface of a TensorBoard writer."""
 
     run: Any
 
     def add_scalar(self, name: str, value: float, step: int) -> None:
-        """One number."""
+        """Log a number."""
         self.run.log({name: value}, step=step)
 
     def close(self) -> None:

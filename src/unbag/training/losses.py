@@ -1,12 +1,11 @@
-"""Losses of contrastive training, as pure functions: of the embedded batch, or of logits.
+"""Losses of contrastive training, as pure functions of an embedded batch or of logits.
 
-Recipes: pairs, hard negatives and hard positives come as unit vectors (`Embedded`); each loss says
-which paper it is from, what it needs, and what happens where an edit is missing. `Objective`
-weights and adds them. What is missing must not reach the value or the gradient, whatever its vector
-holds: missing edits are dropped or become zero vectors before anything is multiplied (0 times NaN
-is NaN).
+Losses of recipes take unit vectors of pairs, hard negatives and hard positives (`Embedded`). Each
+names its paper, what it needs, and what happens where an edit is missing; `Objective` computes
+their weighted sum. A missing edit must not affect value or gradient, whatever its vector holds: it
+is dropped or becomes a zero vector before anything is multiplied (0 times NaN is NaN).
 
-Read-outs compute scores of their own and use `info_nce`, `block_info_nce` and `word_patch_loss`.
+Read-outs compute their own scores and use `info_nce`, `block_info_nce` and `word_patch_loss`.
 
 Dimensions: B batch, D joint space, K edits of a caption (P positives), M edits of the whole batch,
 C columns of a matrix of logits, T true captions of an image, R captions that have a negative. Of
@@ -27,20 +26,20 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 NOTHING = float("-inf")
-"""A logit that adds nothing to a denominator, and whose gradient is exactly 0."""
+"""A logit that adds nothing to a denominator and has a gradient of exactly 0."""
 Denominator: TypeAlias = Literal["paper", "with_positive", "batch"]
 RankReduction: TypeAlias = Literal["valid_mean", "cell_mean", "sum"]
 ThresholdMode: TypeAlias = Literal["adaptive", "largest", "fixed"]
 SigmoidReduction: TypeAlias = Literal["cells", "rows"]
 Form: TypeAlias = Literal["softplus", "hinge"]
 UPPER = 10.0
-"""Largest margin in the paper, in scaled similarity."""
+"""Largest margin of CE-CLIP's paper, in scaled similarity."""
 LARGEST_DIVISOR = 5.0
-"""Of the paper's ablation that takes the largest gap in place of the mean."""
+"""Divisor of the largest gap, in the paper's ablation that uses it instead of the mean gap."""
 KL_WEIGHT = 0.1
-"""Of the released code, where the option is off."""
+"""Weight of SVLC's released code, where the option is off by default."""
 COMMON_BATCH_WEIGHT = 0.01
-"""Of the released code, where the option is off."""
+"""Weight of SVLC's released code, where the option is off by default."""
 
 
 def info_nce(
@@ -54,11 +53,11 @@ def info_nce(
     """Cross-entropy of each row: its own column against all others and its hard negatives.
 
     Args:
-        logit_BC: Scaled similarities; what is missing is minus infinity. Dimensions in front are
+        logit_BC: Scaled similarities; minus infinity where one is missing. Leading dimensions are
             further rows.
-        target_B: The own column of each row; by default the one in its place.
-        negative_BK: Logits of hard negatives, further columns of their row alone.
-        also_true_BC: True for columns that fit a row although they are not its own: left out.
+        target_B: The own column of each row; by default its index.
+        negative_BK: Logits of hard negatives, additional columns of their row only.
+        also_true_BC: True for columns that also fit a row; they are left out of its denominator.
         reduction: The mean over all rows, or none.
     """
     import torch
@@ -72,7 +71,7 @@ def info_nce(
         logit_BC = logit_BC.masked_fill(also_true_BC & other_BC, NOTHING)
     if negative_BK is not None:
         logit_BC = torch.cat([logit_BC, negative_BK], dim=-1)
-    # PyTorch wants the columns in the second place.
+    # PyTorch expects the columns in the second dimension.
     return cross_entropy(logit_BC.movedim(-1, 1), target_B, reduction=reduction)
 
 
@@ -84,38 +83,38 @@ def block_info_nce(
 ) -> Tensor:
     """InfoNCE within blocks of the batch: mean over images to captions and captions to images.
 
-    Papers: PACL and SPARC (its term of whole images) with the batch as one block; DCSM, which
-    takes the sum of both directions, twice this. Hard negatives are columns of their image.
+    Papers: PACL and SPARC (its global term) with the batch as one block; DCSM uses the sum of both
+    directions, twice this. Hard negatives are columns of their image.
 
     Args:
-        blocks: Some rows of the batch, and the logits [N, G, G] of the N blocks they make.
-        also_true_BB: True where a caption fits an image that is not its own: left out.
-        negative_BK: Logits of each image with its negatives; missing ones are minus infinity.
+        blocks: Some rows of the batch, and the logits [N, G, G] of the N blocks they form.
+        also_true_BB: True where a caption also fits an image that is not its own; left out.
+        negative_BK: Logits of each image with its negatives; minus infinity for missing ones.
     """
     import torch
 
-    lost = []
+    losses = []
     for rows, logit_NGG in blocks:
         count, size = logit_NGG.shape[:2]
         block_N = torch.arange(count, device=logit_NGG.device)
         also_NGG = also_true_BB[rows, rows].view(count, size, count, size)[block_N, :, block_N]
         logit_NGG = logit_NGG.float().masked_fill(also_NGG, NOTHING)
         own_B = torch.arange(size, device=logit_NGG.device).repeat(count)
-        negative = None if negative_BK is None else negative_BK[rows].float()
+        logits_of_negatives = None if negative_BK is None else negative_BK[rows].float()
         by_row = logit_NGG.flatten(0, 1)
         by_column = logit_NGG.transpose(1, 2).flatten(0, 1)
-        both = (
-            info_nce(by_row, own_B, negative_BK=negative, reduction="none"),
+        directions = (
+            info_nce(by_row, own_B, negative_BK=logits_of_negatives, reduction="none"),
             info_nce(by_column, own_B, reduction="none"),
         )
-        lost.append(torch.stack(both))
-    return torch.cat(lost, dim=1).mean()
+        losses.append(torch.stack(directions))
+    return torch.cat(losses, dim=1).mean()
 
 
 def word_patch_loss(
     gathered_NTD: Tensor, word_NTD: Tensor, mask_NT: Tensor, *, scale: float
 ) -> Tensor:
-    """Within each caption, words and what they gathered find each other; the mean over words.
+    """Contrast words and the patches grouped for them, within each caption; the mean over words.
 
     Paper: SPARC, its fine-grained term.
     """
@@ -125,15 +124,15 @@ def word_patch_loss(
     word_NTD = normalize(word_NTD.float(), dim=-1)
     logit_NTT = scale * gathered_NTD @ word_NTD.transpose(1, 2)
     by_patch_NT, by_word_NT = (
-        # A large number, since rows of padding must stay finite until they are dropped.
-        info_nce(one.masked_fill(~mask_NT[:, None], -1e8), reduction="none")
-        for one in (logit_NTT, logit_NTT.transpose(1, 2))
+        # Not minus infinity: rows of padding must stay finite until they are dropped.
+        info_nce(logits.masked_fill(~mask_NT[:, None], -1e8), reduction="none")
+        for logits in (logit_NTT, logit_NTT.transpose(1, 2))
     )
     return ((by_patch_NT + by_word_NT) / 2 * mask_NT).sum() / mask_NT.sum()
 
 
 def contrastive(embedded: Embedded) -> Tensor:
-    """Half the sum of picture-to-caption and caption-to-picture cross-entropy.
+    """Half the sum of image-to-caption and caption-to-image cross-entropy.
 
     Paper: CLIP (InfoNCE); the mean over rows and the factor 1/2 follow open_clip, so that loss
     weights transfer. A batch of one gives 0. Pairs marked `also_true` are left out of both
@@ -144,15 +143,15 @@ def contrastive(embedded: Embedded) -> Tensor:
 
 
 def contrastive_negatives(embedded: Embedded) -> Tensor:
-    """Half the sum of picture-to-caption-or-negative and caption-to-picture cross-entropy.
+    """Half the sum of image-to-caption-or-negative and caption-to-image cross-entropy.
 
-    Paper: NegCLIP (ARO); CE-CLIP eq. 2 in its released form: every image is held against the
-    negatives of the whole batch, not of its own caption alone. A negative has no image, so the
-    other direction is that of the plain contrastive loss. NegCLIP's hard images need nothing
-    more: they and their captions make the batch twice as large (2B images against 4B captions).
+    Paper: NegCLIP (ARO); CE-CLIP eq. 2 in its released form: every image is compared with the
+    negatives of the whole batch, not only those of its own caption. A negative has no image, so the
+    other direction is that of the plain contrastive loss. NegCLIP's hard images need no special
+    treatment: they and their captions double the batch (2B images against 4B captions).
 
-    Needs negatives; a missing one is no column, and without any the loss is the plain contrastive
-    one. Captions marked `also_true` and negatives marked `negative_true` are left out.
+    Needs negatives; a missing one is not a column, and without any the loss is the plain
+    contrastive one. Captions marked `also_true` and negatives marked `negative_true` are left out.
     """
     logit_BB = pair_logits(embedded)
     negative_BM = negative_logits(embedded, embedded.image_BD)
@@ -160,7 +159,7 @@ def contrastive_negatives(embedded: Embedded) -> Tensor:
 
 
 def svlc_negative(embedded: Embedded) -> Tensor:
-    """Each image chooses between its caption and the negatives of that caption.
+    """Cross-entropy of each image over its caption and the negatives of that caption.
 
     Paper: Teaching Structured Vision & Language Concepts (SVLC), with its released code (TSVLC).
     Needs negatives; captions without one are not in the mean, and without any the loss is 0.
@@ -173,47 +172,47 @@ def svlc_negative(embedded: Embedded) -> Tensor:
 def svlc_positive(
     embedded: Embedded, *, symmetric: bool = False, kl: float = 0.0, common_batch: float = 0.0
 ) -> Tensor:
-    """Image and caption each find their positive among the positives of the other captions.
+    """Cross-entropy from image and from caption to their positive among all positives.
 
     Paper: SVLC, as `svlc_negative`; also the hard-positive loss of "The Hard Positive Truth".
     Needs positives; captions without one are in no mean, no row and no column, and without any the
-    loss is 0. A caption with several positives counts once: its positives are averaged, and are
-    never held against each other. Others marked `also_true` are left out of the denominators.
+    loss is 0. A caption with several positives counts once: their losses are averaged, and they are
+    not compared with each other. Others marked `also_true` are left out of the denominators.
 
-    `symmetric` lets the positive find its image and its caption too. `kl` and `common_batch` are
-    weights (`KL_WEIGHT`, `COMMON_BATCH_WEIGHT` in the released code): an image should find caption
-    and positive equally likely, between the two or in the batch of all captions and positives.
+    `symmetric` adds the direction from the positive to image and caption. `kl` and `common_batch`
+    are weights (`KL_WEIGHT`, `COMMON_BATCH_WEIGHT` in the released code) of terms that make caption
+    and positive equally likely for an image, among the two or among all captions and positives.
     """
-    chosen = _chosen(embedded)
+    flat = _flat_positives(embedded)
     anchors = (embedded.image_BD, embedded.caption_BD)
-    found_M = sum(_finds_positive(embedded, chosen, of_BD) for of_BD in anchors) / 2
+    loss_M = sum(_anchor_to_positive(embedded, flat, anchor_BD) for anchor_BD in anchors) / 2
     if symmetric:
-        back_M = sum(_found_by_positive(embedded, chosen, of_BD) for of_BD in anchors) / 2
-        found_M = (found_M + back_M) / 2
+        reverse_M = sum(_positive_to_anchor(embedded, flat, anchor_BD) for anchor_BD in anchors) / 2
+        loss_M = (loss_M + reverse_M) / 2
     if kl:
-        found_M = found_M + kl * _equal_between_two(embedded, chosen)
+        loss_M = loss_M + kl * _kl_of_pair(embedded, flat)
     if common_batch:
-        found_M = found_M + common_batch * _equal_in_batch(embedded, chosen)
-    return (chosen.weight_M * found_M).sum()
+        loss_M = loss_M + common_batch * _kl_in_batch(embedded, flat)
+    return (flat.weight_M * loss_M).sum()
 
 
 @dataclass(frozen=True, eq=False)
-class _Chosen:
-    """All places for positives, each with the caption it belongs to.
+class _Positives:
+    """The positives of the batch as one list, each with its caption's row.
 
-    Empty ones stay, with no weight: to drop them the device would have to be asked how many.
+    Missing ones stay with weight 0: dropping them would need their number from the device.
     """
 
     vector_MD: Tensor
     owner_M: Tensor
     weight_M: Tensor
-    """Its share of the mean: captions count the same, however many positives they have."""
+    """Weight in the mean: captions count equally, however many positives they have."""
     mask_M: Tensor
-    """True where there is one."""
+    """False for missing positives."""
     has_B: Tensor
 
 
-def _chosen(embedded: Embedded) -> _Chosen:
+def _flat_positives(embedded: Embedded) -> _Positives:
     import torch
 
     edits = positives(embedded)
@@ -224,81 +223,81 @@ def _chosen(embedded: Embedded) -> _Chosen:
     has_B = mask_BK.any(dim=1)
     count_BK = (mask_BK.sum(dim=1, keepdim=True) * has_B.sum()).clamp(min=1)
     weight_BK = mask_BK.to(vector_MD) / count_BK
-    return _Chosen(vector_MD, owner_M, weight_BK.flatten(), mask_BK.flatten(), has_B)
+    return _Positives(vector_MD, owner_M, weight_BK.flatten(), mask_BK.flatten(), has_B)
 
 
-def _finds_positive(embedded: Embedded, chosen: _Chosen, of_BD: Tensor) -> Tensor:
-    logit_MM = _positive_logits(embedded, chosen, of_BD)
+def _anchor_to_positive(embedded: Embedded, flat: _Positives, anchor_BD: Tensor) -> Tensor:
+    logit_MM = _positive_logits(embedded, flat, anchor_BD)
     return logit_MM.logsumexp(dim=1) - logit_MM.diagonal()
 
 
-def _found_by_positive(embedded: Embedded, chosen: _Chosen, of_BD: Tensor) -> Tensor:
-    logit_BM = embedded.scale * of_BD @ chosen.vector_MD.T
-    logit_BM = logit_BM.masked_fill(_others_out(embedded, chosen), NOTHING)
-    return logit_BM.logsumexp(dim=0) - _of_owner(logit_BM, chosen)
+def _positive_to_anchor(embedded: Embedded, flat: _Positives, anchor_BD: Tensor) -> Tensor:
+    logit_BM = embedded.scale * anchor_BD @ flat.vector_MD.T
+    logit_BM = logit_BM.masked_fill(_left_out(embedded, flat), NOTHING)
+    return logit_BM.logsumexp(dim=0) - _owner_value(logit_BM, flat)
 
 
-def _equal_between_two(embedded: Embedded, chosen: _Chosen) -> Tensor:
+def _kl_of_pair(embedded: Embedded, flat: _Positives) -> Tensor:
     import torch
 
-    caption_M = own_logits(embedded)[chosen.owner_M]
-    logit_BM = embedded.scale * embedded.image_BD @ chosen.vector_MD.T
-    positive_M = _of_owner(logit_BM, chosen)
-    return _from_uniform(torch.stack([caption_M, positive_M], dim=1), caption_M, positive_M)
+    caption_M = own_logits(embedded)[flat.owner_M]
+    logit_BM = embedded.scale * embedded.image_BD @ flat.vector_MD.T
+    positive_M = _owner_value(logit_BM, flat)
+    return _kl_from_uniform(torch.stack([caption_M, positive_M], dim=1), caption_M, positive_M)
 
 
-def _equal_in_batch(embedded: Embedded, chosen: _Chosen) -> Tensor:
+def _kl_in_batch(embedded: Embedded, flat: _Positives) -> Tensor:
     import torch
 
     caption_BB = embedded.scale * embedded.image_BD @ embedded.caption_BD.T
-    caption_MB = caption_BB[chosen.owner_M]
-    # Whether caption j fits the image of m, where _others_out asks for image j and caption m.
-    caption_MB = caption_MB.masked_fill(_others_out(embedded, chosen, is_turned=True).T, NOTHING)
-    positive_MM = _positive_logits(embedded, chosen, embedded.image_BD)
+    caption_MB = caption_BB[flat.owner_M]
+    # Here: does caption j fit the image of m? In _left_out: does image j fit the caption of m?
+    caption_MB = caption_MB.masked_fill(_left_out(embedded, flat, is_transposed=True).T, NOTHING)
+    positive_MM = _positive_logits(embedded, flat, embedded.image_BD)
     both = torch.cat([caption_MB, positive_MM], dim=1)
-    return _from_uniform(both, _of_owner(caption_MB.T, chosen), positive_MM.diagonal())
+    return _kl_from_uniform(both, _owner_value(caption_MB.T, flat), positive_MM.diagonal())
 
 
-def _positive_logits(embedded: Embedded, chosen: _Chosen, of_BD: Tensor) -> Tensor:
+def _positive_logits(embedded: Embedded, flat: _Positives, anchor_BD: Tensor) -> Tensor:
     import torch
 
-    logit_MM = embedded.scale * of_BD[chosen.owner_M] @ chosen.vector_MD.T
-    drop_MM = (chosen.owner_M[:, None] == chosen.owner_M[None, :]) | ~chosen.mask_M[None, :]
+    logit_MM = embedded.scale * anchor_BD[flat.owner_M] @ flat.vector_MD.T
+    drop_MM = (flat.owner_M[:, None] == flat.owner_M[None, :]) | ~flat.mask_M[None, :]
     if embedded.also_true_BB is not None:
-        drop_MM = drop_MM | embedded.also_true_BB[chosen.owner_M][:, chosen.owner_M]
+        drop_MM = drop_MM | embedded.also_true_BB[flat.owner_M][:, flat.owner_M]
     is_own = torch.eye(len(logit_MM), dtype=torch.bool, device=logit_MM.device)
     return logit_MM.masked_fill(drop_MM & ~is_own, NOTHING)
 
 
-def _others_out(embedded: Embedded, chosen: _Chosen, *, is_turned: bool = False) -> Tensor:
-    """[B, M], True where sample b is not held against positive m: it has none, or fits too."""
+def _left_out(embedded: Embedded, flat: _Positives, *, is_transposed: bool = False) -> Tensor:
+    """[B, M], True where sample b is left out for positive m: it has no positive, or fits too."""
     import torch
 
-    drop_BM = ~chosen.has_B[:, None].expand(-1, len(chosen.owner_M))
+    drop_BM = ~flat.has_B[:, None].expand(-1, len(flat.owner_M))
     if embedded.also_true_BB is not None:
-        fits_BB = embedded.also_true_BB.T if is_turned else embedded.also_true_BB
-        drop_BM = drop_BM | fits_BB[:, chosen.owner_M]
-    sample_B = torch.arange(len(chosen.has_B), device=chosen.has_B.device)
-    return drop_BM & (sample_B[:, None] != chosen.owner_M[None, :])
+        fits_BB = embedded.also_true_BB.T if is_transposed else embedded.also_true_BB
+        drop_BM = drop_BM | fits_BB[:, flat.owner_M]
+    sample_B = torch.arange(len(flat.has_B), device=flat.has_B.device)
+    return drop_BM & (sample_B[:, None] != flat.owner_M[None, :])
 
 
-def _of_owner(value_BM: Tensor, chosen: _Chosen) -> Tensor:
-    return value_BM.gather(0, chosen.owner_M[None, :])[0]
+def _owner_value(value_BM: Tensor, flat: _Positives) -> Tensor:
+    return value_BM.gather(0, flat.owner_M[None, :])[0]
 
 
-def _from_uniform(logit_MC: Tensor, one_M: Tensor, other_M: Tensor) -> Tensor:
-    """KL of (1/2, 1/2) on two of the columns from the softmax over all."""
-    return logit_MC.logsumexp(dim=1) - (one_M + other_M) / 2 - math.log(2)
+def _kl_from_uniform(logit_MC: Tensor, first_M: Tensor, second_M: Tensor) -> Tensor:
+    """KL divergence of (1/2, 1/2) on two of the columns from the softmax over all columns."""
+    return logit_MC.logsumexp(dim=1) - (first_M + second_M) / 2 - math.log(2)
 
 
 def intra_modal(embedded: Embedded, *, denominator: Denominator = "with_positive") -> Tensor:
-    """Similarity of a caption and its negatives against that of the caption and its image.
+    """Push a caption away from its negatives, relative to its similarity with its image.
 
-    Paper: CE-CLIP eq. 3. `paper` is the equation as printed: the pair itself is not in its
-    denominator, so the loss has no lower bound and falls without end as the pair grows more
-    similar. `with_positive` puts the pair in and is bounded by 0. `batch`, the form in an early
-    revision of the released code, holds each caption against the negatives of the whole batch. The
-    head of that code drops the pair and keeps its place as the target; that form is not offered.
+    Paper: CE-CLIP eq. 3. `paper` is the equation as printed: its denominator lacks the pair itself,
+    so the loss has no lower bound and falls without limit as the pair becomes more similar.
+    `with_positive` includes the pair and is bounded below by 0. `batch`, the form in an early
+    revision of the released code, compares each caption with the negatives of the whole batch. The
+    latest revision drops the pair but keeps its index as the target; that form is not offered.
 
     Needs negatives; a missing one is left out. Captions without any are not in the mean of `paper`
     and `with_positive`; without any at all the loss is 0. `batch` leaves `negative_true` out.
@@ -314,7 +313,7 @@ def intra_modal(embedded: Embedded, *, denominator: Denominator = "with_positive
     if denominator == "with_positive":
         return own_above_edits(own_B, logit_BK, edits.mask_BK)
     if denominator == "paper":
-        # Rows without a negative go first: the gradient of the logsumexp of nothing is NaN.
+        # Rows without a negative are dropped: the gradient of an empty logsumexp is NaN.
         has_B = edits.mask_BK.any(dim=1)
         logit_RK = logit_BK[has_B].masked_fill(~edits.mask_BK[has_B], NOTHING)
         loss_R = logit_RK.logsumexp(dim=1) - own_B[has_B]
@@ -323,15 +322,15 @@ def intra_modal(embedded: Embedded, *, denominator: Denominator = "with_positive
 
 
 def rank(embedded: Embedded, *, reduction: RankReduction = "valid_mean") -> Tensor:
-    """What each negative lacks to stand its margin below the caption.
+    """Hinge loss that puts each negative at least a margin below the caption.
 
-    Paper: CE-CLIP eq. 4 to 7. Similarities are scaled, so a margin of 10 at scale 100 is 0.1 of
-    cosine. Margins, one for each kind, come from `threshold_K` (none: zeros); `next_threshold`
-    gives those of the next step from the similarities of this one.
+    Paper: CE-CLIP eq. 4 to 7. Similarities are scaled, so a margin of 10 at scale 100 is a cosine
+    difference of 0.1. The margins, one per kind, are `threshold_K` (None: zeros); `next_threshold`
+    computes those of the next step from the similarities of this one.
 
     Needs negatives; a missing one is left out, and without any the loss is 0.
-    `valid_mean` divides by the negatives that are there, `cell_mean` (the released code) by all B*K
-    places, `sum` (the equation) by nothing.
+    `valid_mean` divides by the number of existing negatives, `cell_mean` (the released code) by all
+    B*K cells, `sum` (the equation) by nothing.
     """
     if embedded.negative_BKD is None:
         return own_logits(embedded)[:0].sum()
@@ -355,16 +354,16 @@ def next_threshold(
     upper: float | None = UPPER,
     fixed: float = 0.0,
 ) -> Tensor:
-    """[K], the margins of `rank` at the next step, without gradient.
+    """Return the margins [K] of `rank` for the next step, without gradient.
 
-    Eq. 7 bounds margins from above only; below 0 they would switch the loss off, so they are held
-    in [0, upper], as the released loop does. That loop also begins at 0 in every epoch, takes a
+    `adaptive` is the mean gap between caption and negative over the batch, `largest` a fifth of the
+    largest gap; `fixed` is `fixed`. A kind without a negative in the batch keeps its margin. The
+    batch is gathered from all processes, so every rank computes the same margins.
+
+    Eq. 7 bounds margins from above only; negative ones would turn the loss off, so they are clamped
+    to [0, upper], as in the released loop. That loop also starts at 0 in every epoch, uses a
     similarity of exactly 0 for a missing negative, and averages pairs over more samples than
-    negatives; none of that is repeated. A kind without a negative in the batch keeps its margin.
-
-    `adaptive` is the mean gap of caption and negative over the batch, `largest` a fifth of the
-    largest gap; both are held in [0, upper]. `fixed` is `fixed`. Asked on the gathered batch, the
-    answer is the same on every rank.
+    negatives; none of that is done here.
     """
     import torch
 
@@ -396,13 +395,13 @@ def _thresholds(embedded: Embedded, edits: Edits) -> Tensor:
 
 
 def sigmoid(embedded: Embedded, *, reduction: SigmoidReduction = "cells") -> Tensor:
-    """Log-loss of `this caption fits this image` over captions and hard negatives.
+    """Binary cross-entropy of "this caption fits this image" over captions and hard negatives.
 
     Paper: SigLIP, eq. 1; hard negatives as columns that fit no image are our addition. SigLIP
-    divides the sum by the batch (`rows`); `cells`, the mean over cells, does not grow with the
+    divides the sum by the batch size (`rows`); `cells`, the mean over cells, does not grow with the
     batch.
 
-    Needs the scale and bias of a sigmoid model. A missing negative is no column; without any the
+    Needs the scale and bias of a sigmoid model. A missing negative is not a column; without any the
     loss is SigLIP's. Cells marked `also_true` (off the diagonal) or `negative_true` are left out.
     """
     import torch
@@ -422,48 +421,47 @@ def sigmoid(embedded: Embedded, *, reduction: SigmoidReduction = "cells") -> Ten
 
 
 def triple_margin(embedded: Embedded, *, form: Form = "softplus", margin: float = 0.0) -> Tensor:
-    """A caption and its positives above its negatives by a margin, in scaled similarity.
+    """Put a caption and its positives above its negatives by a margin, in scaled similarity.
 
-    The mean over all comparisons of a true caption and a negative. Our own option; no loss of the
-    papers holds a positive against the negative of the same caption, and that comparison is what
-    augmented accuracy asks for.
+    The mean over all comparisons of a true caption with a negative. This loss is ours: no loss of
+    the papers compares a positive with the negative of the same caption, which augmented accuracy
+    measures.
 
-    Needs negatives, and positives to be more than a margin for the caption alone. A missing edit
-    makes no comparison; without negatives the loss is 0.
+    Needs negatives; without positives it compares the caption only. A missing edit makes no
+    comparison; without negatives the loss is 0.
     """
     import torch
     from torch.nn.functional import relu, softplus
 
-    wrong, right = negatives(embedded), positives(embedded)
-    wrong_BK = edit_logits(embedded, embedded.image_BD, wrong)
-    right_BP = edit_logits(embedded, embedded.image_BD, right)
-    true_BT = torch.cat([own_logits(embedded)[:, None], right_BP], dim=1)
-    is_there_B1 = right.mask_BK.new_ones(len(true_BT), 1)
-    is_true_BT = torch.cat([is_there_B1, right.mask_BK], dim=1)
-    lack_BTK = wrong_BK[:, None, :] - true_BT[:, :, None] + margin
-    is_asked_BTK = is_true_BT[:, :, None] & wrong.mask_BK[:, None, :]
+    hard_negatives, hard_positives = negatives(embedded), positives(embedded)
+    negative_BK = edit_logits(embedded, embedded.image_BD, hard_negatives)
+    positive_BP = edit_logits(embedded, embedded.image_BD, hard_positives)
+    true_BT = torch.cat([own_logits(embedded)[:, None], positive_BP], dim=1)
+    exists_B1 = hard_positives.mask_BK.new_ones(len(true_BT), 1)
+    is_true_BT = torch.cat([exists_B1, hard_positives.mask_BK], dim=1)
+    gap_BTK = negative_BK[:, None, :] - true_BT[:, :, None] + margin
+    is_compared_BTK = is_true_BT[:, :, None] & hard_negatives.mask_BK[:, None, :]
     if form not in get_args(Form):
         raise unknown_name("form", form, get_args(Form))
-    return mean_where(softplus(lack_BTK) if form == "softplus" else relu(lack_BTK), is_asked_BTK)
+    return mean_where(softplus(gap_BTK) if form == "softplus" else relu(gap_BTK), is_compared_BTK)
 
 
 def distil(embedded: Embedded) -> Tensor:
     """Half the sum of KL(start || now) of images over captions and of captions over images.
 
-    Distillation from the starting weights: which caption fits which image is to stay as it was.
-    Paper: learning without forgetting, here between the rows and columns of the similarity matrix
-    of the batch, each model at its own scale; a choice of ours.
+    Distillation from the initial weights: which caption fits which image should not change. Paper:
+    learning without forgetting, here applied to the rows and columns of the similarity matrix of
+    the batch, each model at its own scale; this form is ours.
 
-    Needs `start`, the same batch by the weights before training; without it an error, because a run
-    that was to keep what the model knew must not continue without it. A batch of one gives 0. Hard
-    negatives, hard positives and `also_true` play no part: the old model says by itself which other
-    captions fit.
+    Needs `start`, the batch embedded by the initial weights; UnbagError without it. A batch of one
+    gives 0. Hard negatives, hard positives and `also_true` are not used: the initial model itself
+    shows which other captions fit.
     """
     if embedded.start is None:
         raise UnbagError(
-            "the loss 'distil' got no vectors of the starting weights",
-            expected="Embedded.start, the same batch by the weights before training",
-            hint="Term(..., needs_start=True) asks the trainer for them",
+            "the loss 'distil' got no vectors of the initial weights",
+            expected="Embedded.start, the same batch embedded by the weights before training",
+            hint="Term(..., needs_start=True) makes the trainer compute them",
         )
     start = embedded.start
     old_BB = (start.scale * start.image_BD @ start.caption_BD.T).detach()
@@ -480,21 +478,21 @@ def _divergence(old_BB: Tensor, now_BB: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Edits:
-    """Negatives or positives of a batch; K is 0 if there are none at all."""
+    """Negatives or positives of a batch; K is 0 if there are none."""
 
     vector_BKD: Tensor
-    """Zero where there is none."""
+    """Zero for a missing edit."""
     mask_BK: Tensor
-    """True where there is one."""
+    """False for a missing edit."""
 
 
 def negatives(embedded: Embedded) -> Edits:
-    """The hard negatives; without a mask all of them are there."""
+    """Return the hard negatives; without a mask none is missing."""
     return _edits(embedded, embedded.negative_BKD, embedded.negative_mask_BK)
 
 
 def positives(embedded: Embedded) -> Edits:
-    """The hard positives; without a mask all of them are there."""
+    """Return the hard positives; without a mask none is missing."""
     return _edits(embedded, embedded.positive_BKD, embedded.positive_mask_BK)
 
 
@@ -508,12 +506,12 @@ def _edits(embedded: Embedded, vector_BKD: Tensor | None, mask_BK: Tensor | None
 
 
 def own_logits(embedded: Embedded) -> Tensor:
-    """[B], each image with its caption."""
+    """Return the logits [B] of each image with its caption."""
     return embedded.scale * (embedded.image_BD * embedded.caption_BD).sum(dim=1)
 
 
 def pair_logits(embedded: Embedded) -> Tensor:
-    """[B, B], every image with every caption; others that also fit are left out."""
+    """Return the logits [B, B] of images and captions; others that also fit are left out."""
     import torch
 
     logit_BB = embedded.scale * embedded.image_BD @ embedded.caption_BD.T
@@ -523,27 +521,27 @@ def pair_logits(embedded: Embedded) -> Tensor:
     return logit_BB
 
 
-def negative_logits(embedded: Embedded, of_BD: Tensor) -> Tensor:
-    """[B, M], every image or caption with every negative of the batch; true ones left out."""
+def negative_logits(embedded: Embedded, anchor_BD: Tensor) -> Tensor:
+    """Return the logits [B, M] of images or captions with all negatives; true ones are left out."""
     edits = negatives(embedded)
-    # Missing ones stay as columns that add nothing: to drop them the device would have to be asked
-    # how many there are.
+    # Missing ones stay as columns that add nothing: dropping them would need their number from the
+    # device.
     drop_BM = ~edits.mask_BK.flatten()[None, :]
     if embedded.negative_true_BBK is not None:
         drop_BM = drop_BM | embedded.negative_true_BBK.flatten(1)
-    logit_BM = embedded.scale * of_BD @ edits.vector_BKD.flatten(0, 1).T
+    logit_BM = embedded.scale * anchor_BD @ edits.vector_BKD.flatten(0, 1).T
     return logit_BM.masked_fill(drop_BM, NOTHING)
 
 
-def edit_logits(embedded: Embedded, of_BD: Tensor, edits: Edits) -> Tensor:
-    """[B, K], each image or caption with the edits of its own caption; 0 where there is none."""
+def edit_logits(embedded: Embedded, anchor_BD: Tensor, edits: Edits) -> Tensor:
+    """Return the logits [B, K] of images or captions with their own edits; 0 for missing ones."""
     import torch
 
-    return embedded.scale * torch.einsum("bd,bkd->bk", of_BD, edits.vector_BKD)
+    return embedded.scale * torch.einsum("bd,bkd->bk", anchor_BD, edits.vector_BKD)
 
 
 def own_above_edits(own_B: Tensor, edit_BK: Tensor, mask_BK: Tensor) -> Tensor:
-    """Cross-entropy of the own logit against those of edits, over captions that have an edit."""
+    """Cross-entropy of the own logit against those of edits; the mean over captions with edits."""
     import torch
 
     column_BC = torch.cat([own_B[:, None], edit_BK.masked_fill(~mask_BK, NOTHING)], dim=1)

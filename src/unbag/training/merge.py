@@ -1,7 +1,7 @@
-"""Mix the weights of a model before and after fine-tuning, score every mix and choose one.
+"""Mix the weights of a model before and after fine-tuning, measure every mix and choose one.
 
-Wortsman et al. 2022, "Robust fine-tuning of zero-shot models" (WiSE-FT): every weight is
-(1 - a) of the first plus a of the second, temperature included.
+Wortsman et al. 2022, "Robust fine-tuning of zero-shot models" (WiSE-FT): every weight is (1 - a) of
+the first model plus a of the second, temperature included.
 """
 
 from __future__ import annotations
@@ -58,32 +58,32 @@ if TYPE_CHECKING:
 
 
 MERGE = "merge"
-"""The kind of the folder."""
-SHOWN = 3
-"""Differences of two architectures that are named; the others are counted."""
+"""Kind of the run folder."""
+MAX_LISTED = 3
+"""Differences between two architectures that an error lists; the others are counted."""
 MAX_DIFFERENCE = 1e-4
-"""Largest difference of two unit vectors that the same weights may give."""
+"""Largest difference between unit vectors of the same weights."""
 PROBES = (
     "a red star to the left of a small striped cup",
     "two crimson discs above a large dotted square, but no tree",
     "A man's dog -- 17 of them! -- isn't behind the fence (photo, café).",
 )
 """Captions on which two tokenizers are compared."""
-NOT_MIXED = (
-    "weights that were trained apart cannot be mixed; name the model that the fine-tuning started "
-    "from as --base"
+HINT_NAME_BASE = (
+    "weights that were trained separately cannot be mixed; name the model that the fine-tuning "
+    "started from as --base"
 )
-NOT_ALIKE = "name the model that the fine-tuning started from as --base, with its activation"
+HINT_SAME_KIND = "name the model that the fine-tuning started from as --base, with its activation"
 
 WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 BUDGET = 1.0
-"""Points of recognition that may be lost."""
+"""Percentage points of recognition that the chosen mix may lose."""
 STRICT, BRITTLE = "augmented", "brittleness"
-"""Where captions have hard positives, composition is judged by `augmented`: a model that punishes
-every edit does well by the headline `original` and not by this."""
-ON_THESE = (
-    "the weight was chosen on these very benchmarks, so their numbers at it are too good; report "
-    "the model on others"
+"""Where captions have hard positives, composition is measured by `augmented`: a model that lowers
+the score of every edit has a high `original`, the headline metric, but a low `augmented`."""
+CHOICE_NOTE = (
+    "the weight was chosen on these benchmarks, so their numbers at it are too high; report the "
+    "model on others"
 )
 
 TABLE_NOTE = (
@@ -95,70 +95,70 @@ CSV_COLUMNS = (
     "difference", "difference_low", "difference_high", "is_chosen",
 )  # fmt: skip
 CHART_HEIGHT = 340
-"""Of the plot, in pixels."""
+"""Height of the plot in pixels."""
 AXIS_MARGIN = 0.12
-"""Free part of the axis at each end, where labels and numbers stand."""
+"""Free part of the axis at each end, for labels and numbers."""
 SHORTEST_AXIS = 0.02
-"""Shortest axis, so that two equal points do not look far apart."""
+"""Length of the shortest axis, so that two equal points do not look far apart."""
 
 
 def mix(base: DualEncoder, tuned: DualEncoder, weights: Sequence[float]) -> tuple[Mix, ...]:
-    """One model for each weight, of the base's class, named `mix 0.25` and so on.
+    """Make one model per weight, of the class of the base, named `mix 0.25` and so on.
 
     All are in memory at once, so that one run can compare them.
     """
-    for one in (base, tuned):
-        if isinstance(one, JoinedEncoder):
+    for model in (base, tuned):
+        if isinstance(model, JoinedEncoder):
             raise UnbagError(
-                f"{one.name} is a joined model, whose connector began with nothing learned",
-                expected="a model that was whole before it was fine-tuned",
-                hint="hold a joined model near its start while training, with --set distil=1",
+                f"{model.name} is a joined model, whose connector was untrained before fine-tuning",
+                expected="a model that was trained before it was fine-tuned",
+                hint="keep a joined model close to its start while training, with --set distil=1",
             )
     trainable = make_trainable(base, device=base.device)
-    other = make_trainable(tuned, device="cpu")
-    start, end = state_of(trainable.module), state_of(other.module)
-    check_same_weights(start, end, names=(base.name, tuned.name))
-    trainable.module.load_state_dict(end)
+    tuned_trainable = make_trainable(tuned, device="cpu")
+    base_state, tuned_state = state_of(trainable.module), state_of(tuned_trainable.module)
+    check_same_weights(base_state, tuned_state, names=(base.name, tuned.name))
+    trainable.module.load_state_dict(tuned_state)
     check_same_vectors(base, tuned, trainable.encoder(tuned.name))
-    found = []
+    mixes = []
     for weight in weights:
-        trainable.module.load_state_dict(interpolate(start, end, weight))
-        found.append(Mix(weight, trainable.encoder(f"mix {weight:g}")))
-    return tuple(found)
+        trainable.module.load_state_dict(interpolate(base_state, tuned_state, weight))
+        mixes.append(Mix(weight, trainable.encoder(f"mix {weight:g}")))
+    return tuple(mixes)
 
 
 @dataclass(frozen=True, eq=False)
 class Mix:
-    """A model between two others."""
+    """A mix of two models."""
 
     weight: float
-    """Share of the fine-tuned one."""
+    """Weight of the fine-tuned model."""
     encoder: DualEncoder
 
 
 def interpolate(
     base: Mapping[str, Tensor], tuned: Mapping[str, Tensor], weight: float
 ) -> dict[str, Tensor]:
-    """(1 - weight) base + weight tuned in float32; at 0 and 1 exactly the one and the other.
+    """Return (1 - weight) base + weight tuned in float32; at 0 and 1 exactly base and tuned.
 
-    Whole numbers, such as positions, must be equal in both.
+    Integers, such as positions, must be equal in both.
     """
     check_same_weights(base, tuned, names=("the base", "the tuned model"))
     return {name: _between(start, tuned[name], weight) for name, start in base.items()}
 
 
-def _between(start: Tensor, end: Tensor, weight: float) -> Tensor:
-    if weight == 0 or not start.is_floating_point():
-        return start.detach().clone()
-    end = end.detach().to(start.device)
-    # Not by the sum: it would turn a negative zero into a positive one.
+def _between(base: Tensor, tuned: Tensor, weight: float) -> Tensor:
+    if weight == 0 or not base.is_floating_point():
+        return base.detach().clone()
+    tuned = tuned.detach().to(base.device)
+    # Not by the sum, which would turn a negative zero into a positive one.
     if weight == 1:
-        return end.clone()
-    return (1 - weight) * start.detach().float() + weight * end.float()
+        return tuned.clone()
+    return (1 - weight) * base.detach().float() + weight * tuned.float()
 
 
 def state_of(module: torch.nn.Module) -> dict[str, Tensor]:
-    """Copies of all weights and buffers by name."""
+    """Return copies of all weights and buffers by name."""
     return {name: tensor.detach().clone() for name, tensor in module.state_dict().items()}
 
 
@@ -167,21 +167,26 @@ def check_same_weights(
     tuned: Mapping[str, Tensor],
     *,
     names: tuple[str, str],
-    hint: str = NOT_MIXED,
+    hint: str = HINT_NAME_BASE,
 ) -> None:
-    """Names and shapes of all weights, and every whole number."""
-    apart = [f"{name} is only in {names[0]}" for name in base if name not in tuned]
-    apart += [f"{name} is only in {names[1]}" for name in tuned if name not in base]
+    """Raise UnbagError unless names and shapes of all weights and all integers are equal."""
+    differences = [f"{name} is only in {names[0]}" for name in base if name not in tuned]
+    differences += [f"{name} is only in {names[1]}" for name in tuned if name not in base]
     for name in (name for name in base if name in tuned):
-        start, end = base[name], tuned[name]
-        if start.shape != end.shape:
-            apart.append(f"{name} is {_shape(start)} in {names[0]}, {_shape(end)} in {names[1]}")
-        elif not start.is_floating_point() and not torch.equal(start, end.to(start.device)):
-            apart.append(f"{name} holds other whole numbers")
-    if apart:
-        more = f"; and {len(apart) - SHOWN} more" if len(apart) > SHOWN else ""
+        first, second = base[name], tuned[name]
+        if first.shape != second.shape:
+            differences.append(
+                f"{name} is {_shape(first)} in {names[0]}, {_shape(second)} in {names[1]}"
+            )
+        elif not first.is_floating_point() and not torch.equal(first, second.to(first.device)):
+            differences.append(f"{name} holds other integers")
+    if differences:
+        rest = (
+            f"; and {len(differences) - MAX_LISTED} more" if len(differences) > MAX_LISTED else ""
+        )
         raise UnbagError(
-            f"{names[0]} and {names[1]} differ in architecture: {'; '.join(apart[:SHOWN])}{more}",
+            f"{names[0]} and {names[1]} differ in architecture: "
+            f"{'; '.join(differences[:MAX_LISTED])}{rest}",
             expected="two models of one architecture, the second fine-tuned from the first",
             hint=hint,
         )
@@ -192,26 +197,29 @@ def _shape(tensor: Tensor) -> str:
 
 
 def check_same_vectors(
-    base: DualEncoder, tuned: DualEncoder, filled: DualEncoder, *, hint: str = NOT_ALIKE
+    base: DualEncoder, tuned: DualEncoder, filled: DualEncoder, *, hint: str = HINT_SAME_KIND
 ) -> None:
-    """Shapes tell nothing of activation, preparation and tokenizer: they are tried on probes.
+    """Compare activation, preparation and tokenizer of two models by running them on probes.
 
-    `filled` is the base with all weights of the tuned one, so it must give the vectors of that.
+    `filled` is the base with all weights of the tuned model, so it must compute the same vectors.
     """
     images = [_probe(96, 64), _probe(50, 75)]
-    shown = [[encoder.prepare(image) for image in images] for encoder in (base, tuned)]
-    both = zip(*shown, strict=True)
-    if not all(one.shape == two.shape and bool((one == two).all()) for one, two in both):
-        raise _unlike(base, tuned, "prepare an image in two ways", hint)
+    prepared = [[encoder.prepare(image) for image in images] for encoder in (base, tuned)]
+    image_pairs = zip(*prepared, strict=True)
+    if not all(
+        first.shape == second.shape and bool((first == second).all())
+        for first, second in image_pairs
+    ):
+        raise _unlike(base, tuned, "prepare an image differently", hint)
     if base.context != tuned.context or base.count_tokens(PROBES) != tuned.count_tokens(PROBES):
-        raise _unlike(base, tuned, "have two tokenizers", hint)
-    pixels = torch.stack(shown[0])
+        raise _unlike(base, tuned, "have different tokenizers", hint)
+    pixels = torch.stack(prepared[0])
     vectors = [
         torch.cat([encoder.encode_images(pixels), encoder.encode_texts(PROBES)])
         for encoder in (filled, tuned)
     ]
     if not float((vectors[0] - vectors[1]).abs().max()) < MAX_DIFFERENCE:
-        raise _unlike(base, tuned, "compute other vectors from the same weights", hint)
+        raise _unlike(base, tuned, "compute different vectors from the same weights", hint)
 
 
 def _unlike(base: DualEncoder, tuned: DualEncoder, what: str, hint: str) -> UnbagError:
@@ -222,10 +230,10 @@ def _unlike(base: DualEncoder, tuned: DualEncoder, what: str, hint: str) -> Unba
     )
 
 
-def _probe(wide: int, high: int) -> Image:
+def _probe(width: int, height: int) -> Image:
     from PIL import Image
 
-    noise = np.random.default_rng(0).integers(0, 256, (high, wide, 3), dtype=np.uint8)
+    noise = np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8)
     return Image.fromarray(noise)
 
 
@@ -249,17 +257,17 @@ def merge_models(
 ) -> Merged:
     """Mix, measure every mix, write the curve and export the chosen mix; resumes a stopped merge.
 
-    `names` are those that load the two models; `sides` overrides the side of a benchmark. Without
-    benchmarks those of the world are taken.
+    `names` load the two models; `sides` overrides the side of a benchmark. Without benchmarks,
+    those of the world are used.
     """
     weights = check_weights(weights, pick)
-    every = check_all_sides(benchmarks, sides or {}, pick)
+    all_sides = check_all_sides(benchmarks, sides or {}, pick)
     benchmarks = list(benchmarks or DEFAULT)
     check_run_folder(out, MERGE)
     mixes = mix(base, tuned, weights)
-    # Another budget or pick chooses from the same curve, so the folder takes it.
+    # Another budget or pick chooses from the same curve, so they are not part of the identity.
     identity = RunIdentity(
-        base=base.fingerprint, tuned=tuned.fingerprint, weights=weights, sides=every, seed=seed
+        base=base.fingerprint, tuned=tuned.fingerprint, weights=weights, sides=all_sides, seed=seed
     )
     with open_run_folder(out, MERGE, resumes="scores that are there stay") as folder:
         folder.begin(identity, {"command": command})
@@ -267,7 +275,7 @@ def merge_models(
             mixes,
             names=names,
             benchmarks=benchmarks,
-            sides=every,
+            sides=all_sides,
             out=out / "run",
             pick=pick,
             budget=budget,
@@ -281,7 +289,7 @@ def merge_models(
         write_text(out / "curve.json", curve_json(curve))
         write_text(out / "curve.csv", curve_csv(curve))
         write_text(out / "curve.html", curve_page(curve))
-        chosen = next(one for one in mixes if one.weight == curve.choice.weight)
+        chosen = next(item for item in mixes if item.weight == curve.choice.weight)
         model = _export(chosen, curve, out, command)
         folder.set_state("done")
     return Merged(curve, model, (DRAWINGS,) if are_drawings(benchmarks) else ())
@@ -290,10 +298,12 @@ def merge_models(
 def check_all_sides(
     benchmarks: Sequence[Benchmark], sides: Mapping[str, Side], pick: float | None
 ) -> dict[str, Side]:
-    """The side of each benchmark, of those of the world without any; both sides are needed."""
-    found = {one.name: side_of(one) for one in benchmarks or DEFAULT} | dict(sides)
-    check_sides(found, pick)
-    return found
+    """Return the side of each benchmark, by default those of the world; both sides are needed."""
+    sides_by_name = {
+        benchmark.name: side_of(benchmark) for benchmark in benchmarks or DEFAULT
+    } | dict(sides)
+    check_sides(sides_by_name, pick)
+    return sides_by_name
 
 
 @dataclass(frozen=True)
@@ -306,32 +316,36 @@ class Merged:
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """A row per weight, and why the chosen one was chosen."""
+        """Return a table with a row per weight, and the reason for the choice."""
         choice = self.curve.choice
-        lines = [f"weight {choice.weight:g} is kept: {choice.why}", *self.curve.notes, *self.notes]
+        lines = [
+            f"weight {choice.weight:g} is chosen: {choice.why}",
+            *self.curve.notes,
+            *self.notes,
+        ]
         return "\n".join([markdown(curve_table(self.curve)), "", *lines])
 
 
-def _export(kept: Mix, curve: Curve, out: Path, command: str) -> Path:
-    """Under a name with its weight; one that is there already and the same is left alone."""
-    folder = out / f"weight-{kept.weight:g}"
+def _export(chosen: Mix, curve: Curve, out: Path, command: str) -> Path:
+    """Export the chosen mix to a folder named by its weight, unless it is there already."""
+    folder = out / f"weight-{chosen.weight:g}"
     try:
         record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         record = None
-    if isinstance(record, dict) and record.get("fingerprint") == kept.encoder.fingerprint:
+    if isinstance(record, dict) and record.get("fingerprint") == chosen.encoder.fingerprint:
         return folder
-    share = f"{kept.weight:g} of {curve.tuned}"
+    description = f"{chosen.weight:g} of {curve.tuned}"
     card = Card(
-        title=f"{curve.base} mixed with {share}",
+        title=f"{curve.base} mixed with {description}",
         base=curve.base,
-        recipe=f"merge with {share}",
-        settings=f"Every weight is {1 - kept.weight:g} of `{curve.base}` and {share}, "
+        recipe=f"merge with {description}",
+        settings=f"Every weight is {1 - chosen.weight:g} of `{curve.base}` and {description}, "
         "temperature included (WiSE-FT).",
         table=curve_markdown(curve),
         command=command,
     )
-    export(kept.encoder, folder, card=card)
+    export(chosen.encoder, folder, card=card)
     return folder
 
 
@@ -351,15 +365,14 @@ def measure_curve(
     command: str = "",
     progress: Progress | None = None,
 ) -> Curve:
-    """Score all in one run, which can be resumed, and choose a weight.
+    """Measure all mixes in one run, which can be resumed, and choose a weight.
 
-    Since it is one run, every difference from the base is paired.
-
-    `mixes` start with weight 0; `names` are those of base and tuned model; `sides` by benchmark.
+    Since it is one run, every difference from the base is paired. `mixes` start with weight 0;
+    `names` are those of base and tuned model; `sides` is by benchmark.
     """
     check_sides(sides, pick)
     job = Job(
-        scorers=[Cosine(one.encoder) for one in mixes],
+        scorers=[Cosine(mixed.encoder) for mixed in mixes],
         benchmarks=benchmarks,
         out=out,
         data=data,
@@ -373,35 +386,37 @@ def measure_curve(
     finished = run(job, progress=progress)
     report(finished.contents, finished.folder.report)
     contents = finished.contents
-    asked = []
+    measured = []
     for benchmark in benchmarks:
-        # The metric that it is judged by, and brittleness, where every mix has both.
-        made = [c.metric for c in contents.comparisons if c.benchmark == benchmark.name]
-        whole = {metric for metric in made if made.count(metric) == len(mixes) - 1}
+        # The main metric and brittleness, where all mixes have a value.
+        metrics = [c.metric for c in contents.comparisons if c.benchmark == benchmark.name]
+        complete = {metric for metric in metrics if metrics.count(metric) == len(mixes) - 1}
         side = sides[benchmark.name]
-        main = STRICT if side == "composition" and STRICT in whole else benchmark.headline
-        asked += [(benchmark.name, m, side) for m in (main, BRITTLE) if m in whole]
-    found = ((one, [_value(one, *what, contents) for what in asked]) for one in mixes)
+        metric = STRICT if side == "composition" and STRICT in complete else benchmark.headline
+        measured += [(benchmark.name, m, side) for m in (metric, BRITTLE) if m in complete]
+    values_of_mixes = (
+        (mixed, [_value(mixed, *what, contents) for what in measured]) for mixed in mixes
+    )
     points = tuple(
-        CurvePoint(one.weight, one.encoder.fingerprint, tuple(filter(None, values)))
-        for one, values in found
+        CurvePoint(mixed.weight, mixed.encoder.fingerprint, tuple(filter(None, values)))
+        for mixed, values in values_of_mixes
     )
     choice = ChosenWeight(pick, "given with --pick") if pick is not None else choose(points, budget)
-    kept = None if pick is not None else budget
-    return Curve(*names, points, choice, kept, finished.folder.path, finished.problems)
+    used_budget = None if pick is not None else budget
+    return Curve(*names, points, choice, used_budget, finished.folder.path, finished.problems)
 
 
 @dataclass(frozen=True)
 class Curve:
-    """What was measured over all weights."""
+    """The measurements of all weights."""
 
     base: str
     tuned: str
     points: tuple[CurvePoint, ...]
-    """By weight, the base first."""
+    """Sorted by weight; the base is the first."""
     choice: ChosenWeight
     budget: float | None
-    """None if the weight was given."""
+    """None if the user gave the weight."""
     folder: Path
     """The run folder."""
     notes: tuple[str, ...] = ()
@@ -409,7 +424,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """One weight. Averages are plain means over benchmarks; None where there is none."""
+    """The measurements of one weight; averages are means over benchmarks, None without any."""
 
     weight: float
     fingerprint: str
@@ -417,23 +432,23 @@ class CurvePoint:
 
     @property
     def composition(self) -> float | None:
-        """Mean of what composition is judged by."""
+        """Mean of the main metrics of composition benchmarks."""
         return self._mean([v for v in self.values if v.side == "composition"], without=BRITTLE)
 
     @property
     def recognition(self) -> float | None:
-        """Mean of the headlines."""
+        """Mean of the headline metrics of recognition benchmarks."""
         return self._mean([v for v in self.values if v.side == "recognition"], without=BRITTLE)
 
     @property
     def brittleness(self) -> float | None:
-        """Mean over the composition benchmarks that have it; it decides nothing."""
-        found = [v for v in self.values if v.metric == BRITTLE and v.side == "composition"]
-        return self._mean(found)
+        """Mean over the composition benchmarks that have it; not used for the choice."""
+        values = [v for v in self.values if v.metric == BRITTLE and v.side == "composition"]
+        return self._mean(values)
 
     def _mean(self, values: Sequence[CurveValue], *, without: str = "") -> float | None:
-        found = [value.estimate.value for value in values if value.metric != without]
-        return fmean(found) if found else None
+        numbers = [value.estimate.value for value in values if value.metric != without]
+        return fmean(numbers) if numbers else None
 
 
 @dataclass(frozen=True)
@@ -447,56 +462,58 @@ class CurveValue:
     """The averaging rule."""
     estimate: Estimate
     change: Comparison | None
-    """Against weight 0, paired; None at weight 0."""
+    """Paired difference from weight 0; None at weight 0."""
 
 
 @dataclass(frozen=True)
 class ChosenWeight:
-    """The weight that is kept, and why."""
+    """The chosen weight and the reason."""
 
     weight: float
     why: str
 
 
 def check_weights(weights: Sequence[float], pick: float | None) -> tuple[float, ...]:
-    """Sorted, each once, with 0 (what all are compared with) and the one that was picked."""
-    asked = [*weights, *([] if pick is None else [pick])]
-    wrong = [weight for weight in asked if not 0 <= weight <= 1]
+    """Return the sorted unique weights with 0, the reference of all comparisons, and the pick."""
+    all_weights = [*weights, *([] if pick is None else [pick])]
+    wrong = [weight for weight in all_weights if not 0 <= weight <= 1]
     if wrong:
         raise UnbagError(f"the weight {wrong[0]:g}", expected="a number from 0 to 1")
-    found = tuple(sorted({0.0, *map(float, asked)}))
-    if len(found) == 1:
+    sorted_weights = tuple(sorted({0.0, *map(float, all_weights)}))
+    if len(sorted_weights) == 1:
         raise UnbagError(
             "no weight besides 0, which is the base itself",
             expected=f"weights such as {','.join(f'{w:g}' for w in WEIGHTS)}",
         )
-    return found
+    return sorted_weights
 
 
 def check_sides(sides: Mapping[str, Side], pick: float | None) -> None:
-    """Refuse to choose a weight by the rule without benchmarks of both sides."""
-    wanted: tuple[Side, ...] = ("composition", "recognition")
-    for side in wanted:
+    """Raise UnbagError if a weight must be chosen and a side has no benchmark."""
+    required: tuple[Side, ...] = ("composition", "recognition")
+    for side in required:
         if pick is None and side not in sides.values():
             raise UnbagError(
                 f"no {side} benchmark among {', '.join(sides) or 'none'}",
                 expected="at least one of each side, since the weight is chosen by both",
-                hint="name more with --bench, say with --composition or --recognition what a "
-                "benchmark counts as, or choose the weight yourself with --pick",
+                hint="name more with --bench, assign a benchmark to a side with --composition or "
+                "--recognition, or choose the weight yourself with --pick",
             )
 
 
 def choose(points: Sequence[CurvePoint], budget: float = BUDGET) -> ChosenWeight:
-    """Most composition among those within `budget` points of the base's recognition.
+    """Choose the weight with the highest composition within `budget` points of recognition.
 
-    Of equals the one nearest to the base.
+    Of equal weights, the one closest to the base is chosen.
     """
     base = points[0].recognition
-    inside = [p for p in points if 100 * (_known(base) - _known(p.recognition)) <= budget + 1e-9]
-    best = max(inside, key=lambda p: (_known(p.composition), -p.weight))
+    affordable = [
+        p for p in points if 100 * (_known(base) - _known(p.recognition)) <= budget + 1e-9
+    ]
+    best = max(affordable, key=lambda p: (_known(p.composition), -p.weight))
     why = (
-        f"most composition among weights that lose at most {count_text(budget, 'point')} of "
-        f"recognition; {ON_THESE}"
+        f"highest composition among weights that lose at most {count_text(budget, 'point')} of "
+        f"recognition; {CHOICE_NOTE}"
     )
     return ChosenWeight(best.weight, why)
 
@@ -512,17 +529,19 @@ def _known(value: float | None) -> float:
 
 
 def _value(
-    one: Mix, benchmark: str, metric: str, side: Side, contents: RunContents
+    mixed: Mix, benchmark: str, metric: str, side: Side, contents: RunContents
 ) -> CurveValue | None:
-    made = [c for c in contents.comparisons if (c.benchmark, c.metric) == (benchmark, metric)]
-    change = next((c for c in made if c.second == one.encoder.name), None)
-    rule = made[0].aggregate
-    estimate = estimate_of(contents, made[0], one.encoder.name)
+    comparisons = [
+        c for c in contents.comparisons if (c.benchmark, c.metric) == (benchmark, metric)
+    ]
+    change = next((c for c in comparisons if c.second == mixed.encoder.name), None)
+    rule = comparisons[0].aggregate
+    estimate = estimate_of(contents, comparisons[0], mixed.encoder.name)
     return None if estimate is None else CurveValue(benchmark, side, metric, rule, estimate, change)
 
 
 def curve_json(curve: Curve) -> str:
-    """Everything, as fractions."""
+    """Return all measurements as JSON, as fractions."""
     content = {
         "unbag": __version__,
         "base": curve.base,
@@ -560,13 +579,13 @@ def _value_json(value: CurveValue) -> dict[str, object]:
         "side": value.side,
         "metric": value.metric,
         "aggregate": value.aggregate,
-        # NaN is null.
+        # JSON has no NaN.
         **{name: number if number == number else None for name, number in numbers.items()},
     }
 
 
 def curve_csv(curve: Curve) -> str:
-    """A row for each weight and number, as fractions."""
+    """Return a CSV row for each weight and metric, as fractions."""
     rows = []
     for point in curve.points:
         for value in point.values:
@@ -577,7 +596,7 @@ def curve_csv(curve: Curve) -> str:
 
 
 def curve_table(curve: Curve) -> Table:
-    """A row a weight; the chosen one is marked."""
+    """Make the table with a row per weight; the chosen one is marked."""
     rows = []
     for point in curve.points:
         is_chosen = point.weight == curve.choice.weight
@@ -590,7 +609,7 @@ def curve_table(curve: Curve) -> Table:
 
 
 def curve_markdown(curve: Curve) -> str:
-    """The chosen weight against the base, for a model card."""
+    """Compare the chosen weight with the base, for a model card."""
     chosen = next(point for point in curve.points if point.weight == curve.choice.weight)
     rows = [
         [
@@ -611,10 +630,10 @@ def curve_markdown(curve: Curve) -> str:
 
 
 def curve_page(curve: Curve) -> str:
-    """One page without scripts or outside resources."""
+    """Return the HTML page of the curve, without scripts or external resources."""
     from markupsafe import Markup
 
-    drawn = [p for p in curve.points if p.composition is not None and p.recognition is not None]
+    drawable = [p for p in curve.points if p.composition is not None and p.recognition is not None]
     rows = [
         (p.weight, p.weight == curve.choice.weight, point_texts(p, curve.points[0]))
         for p in curve.points
@@ -625,7 +644,7 @@ def curve_page(curve: Curve) -> str:
         .render(
             version=__version__,
             curve=curve,
-            chart=Markup(_chart(curve, drawn)) if drawn else "",  # noqa: S704 - escaped there
+            chart=Markup(_chart(curve, drawable)) if drawable else "",  # noqa: S704 - escaped there
             rows=rows,
             under=TABLE_NOTE,
             estimate_text=estimate_text,
@@ -637,10 +656,10 @@ def curve_page(curve: Curve) -> str:
 
 
 def point_texts(point: CurvePoint, base: CurvePoint) -> tuple[str, str, str]:
-    """Composition, recognition and brittleness as people read them, with the difference."""
+    """Format composition, recognition and brittleness with their differences from the base."""
 
     def mean_text(value: float | None, start: float | None) -> str:
-        """As `93.8 (+1.2)`."""
+        """Format a mean, as in `93.8 (+1.2)`."""
         if value is None or start is None or value != value:
             return DASH
         change = "" if point is base else f" ({difference_text(value - start, is_rate=True)})"
@@ -654,58 +673,62 @@ def point_texts(point: CurvePoint, base: CurvePoint) -> tuple[str, str, str]:
 
 
 def difference_of(value: CurveValue) -> str:
-    """Difference from weight 0 with its paired interval; a dash at weight 0 itself."""
+    """Format the difference from weight 0 with its paired interval; a dash at weight 0."""
     if value.change is None:
         return "–"
     return change_text(value.change, is_rate=value.estimate.is_rate)
 
 
 def _chart(curve: Curve, points: Sequence[CurvePoint]) -> str:
-    """To the right more recognition, upwards more composition."""
-    across = curve_axis([p.recognition for p in points if p.recognition is not None])
-    up = curve_axis([p.composition for p in points if p.composition is not None])
-    panel = Panel(across, up, high=CHART_HEIGHT)
+    """Draw composition (y) against recognition (x) of all weights."""
+    x_axis = curve_axis([p.recognition for p in points if p.recognition is not None])
+    y_axis = curve_axis([p.composition for p in points if p.composition is not None])
+    panel = Panel(x_axis, y_axis, high=CHART_HEIGHT)
     places = [(p.recognition or 0.0, p.composition or 0.0) for p in points]
-    parts = [panel.ticks(ticks_of(across), gap=16)]
-    for tick in ticks_of(up):
-        parts += [panel.level(tick), text(0, panel.y(tick) - 4, up.text(tick))]
-    # How little recognition a chosen weight may have, where that is on the axis.
+    parts = [panel.ticks(ticks_of(x_axis), gap=16)]
+    for tick in ticks_of(y_axis):
+        parts += [panel.level(tick), text(0, panel.y(tick) - 4, y_axis.text(tick))]
+    # A line at the lowest recognition within the budget, if it is on the axis.
     base = curve.points[0].recognition
     if curve.budget is not None and base is not None:
-        least = base - curve.budget / 100
-        parts += [panel.upright(least, "chance")] if across.low <= least <= across.high else []
+        min_recognition = base - curve.budget / 100
+        parts += (
+            [panel.upright(min_recognition, "chance")]
+            if x_axis.low <= min_recognition <= x_axis.high
+            else []
+        )
     parts.append(panel.curve(places, "path"))
     for (x, y), point in zip(places, points, strict=True):
         ring = '<circle class="ring" r="9"/>' if point.weight == curve.choice.weight else ""
-        drawn = f'{ring}<g class="mark s0"><circle r="5"/></g>'
-        parts.append(at(panel.place(x), panel.y(y), drawn))
-    # Points whose names would lie on each other share one name: the weights with commas.
+        mark = f'{ring}<g class="mark s0"><circle r="5"/></g>'
+        parts.append(at(panel.place(x), panel.y(y), mark))
+    # Points whose labels would overlap share one label: their weights with commas.
     labels: list[tuple[str, float, float]] = []
-    for point, (x, y) in zip(points, places, strict=True):
-        name, part, high = f"{point.weight:g}", across.part(x), panel.y(y)
-        for n, (others, a, b) in enumerate(labels):
-            if abs(a - part) < 0.08 and abs(b - high) < 15:
-                labels[n] = (f"{others}, {name}", a, b)
+    for point, (recognition, composition) in zip(points, places, strict=True):
+        name, x, y = f"{point.weight:g}", x_axis.part(recognition), panel.y(composition)
+        for i, (names, other_x, other_y) in enumerate(labels):
+            if abs(other_x - x) < 0.08 and abs(other_y - y) < 15:
+                labels[i] = (f"{names}, {name}", other_x, other_y)
                 break
         else:
-            labels.append((name, part, high))
-    for name, part, high in labels:
-        parts.append(text(f"{100 * part:.2f}%", high + 4, name, "label", shift=13))
-    said = "; ".join(
+            labels.append((name, x, y))
+    for name, x, y in labels:
+        parts.append(text(f"{100 * x:.2f}%", y + 4, name, "label", shift=13))
+    description = "; ".join(
         f"weight {p.weight:g}: recognition {number_text(p.recognition or 0)}, composition "
         f"{number_text(p.composition or 0)}"
         for p in points
     )
     title = "Composition against recognition over the mixing weight"
-    return page_chart(parts, CHART_HEIGHT + 22, title=title, said=said, kind="strip curve")
+    return page_chart(parts, CHART_HEIGHT + 22, title=title, said=description, kind="strip curve")
 
 
 def curve_axis(values: Sequence[float]) -> Axis:
-    """Holds all values, with room at both ends for labels and numbers."""
+    """Return an axis that contains all values, with room at both ends for labels."""
     room = AXIS_MARGIN / (1 - 2 * AXIS_MARGIN)
     return Axis.over(values, is_rate=True, room=room, shortest=SHORTEST_AXIS)
 
 
 def ticks_of(axis: Axis) -> list[float]:
-    """Round numbers, none above 1 or below 0."""
+    """Return the ticks of an axis between 0 and 1."""
     return [tick for tick in axis.ticks() if -1e-9 <= tick <= 1 + 1e-9]

@@ -1,4 +1,4 @@
-"""What training minimises: a weighted sum of named losses."""
+"""The objective of training: a weighted sum of named losses."""
 
 from __future__ import annotations
 
@@ -16,23 +16,27 @@ if TYPE_CHECKING:
 
 
 Loss: TypeAlias = Callable[[Embedded], "Tensor"]
-"""Pure, on vectors of unit norm; options are bound with functools.partial."""
+"""A pure function of unit vectors; options are bound with functools.partial."""
 
 
 @dataclass(frozen=True)
 class Objective:
-    """A weighted sum of losses. The trainer holds the thresholds; the rule says how they move."""
+    """A weighted sum of losses.
+
+    The task of the trainer holds the current thresholds; `threshold` says how they change.
+    """
 
     terms: tuple[Term, ...]
     threshold: ThresholdRule | None = None
-    """None keeps the margins of a rank loss at 0."""
+    """None: the margins of a rank loss stay 0."""
 
     def __post_init__(self) -> None:
-        """Refuse an objective that asks for nothing or says one name twice."""
+        """Refuse an objective without a weighted term or with two terms of one name."""
         names = [term.name for term in self.terms]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
+        if duplicates := sorted({name for name in names if names.count(name) > 1}):
             raise UnbagError(
-                f"two loss terms are called {twice[0]!r}", expected="a name of its own for each"
+                f"two loss terms are called {duplicates[0]!r}",
+                expected="a name of its own for each",
             )
         if not any(term.weight for term in self.terms):
             raise UnbagError(
@@ -41,14 +45,14 @@ class Objective:
 
     @property
     def needs_start(self) -> bool:
-        """True if a term that counts reads `Embedded.start`."""
+        """True if a term with a weight above 0 reads `Embedded.start`."""
         return any(term.needs_start and term.weight for term in self.terms)
 
     def __call__(self, embedded: Embedded) -> Losses:
-        """Compute every term that counts."""
-        counted = [term for term in self.terms if term.weight]
-        values = {term.name: term.loss(embedded) for term in counted}
-        first, *others = (term.weight * values[term.name] for term in counted)
+        """Compute every term with a weight above 0."""
+        terms = [term for term in self.terms if term.weight]
+        values = {term.name: term.loss(embedded) for term in terms}
+        first, *others = (term.weight * values[term.name] for term in terms)
         return Losses(sum(others, start=first), values)
 
 
@@ -59,23 +63,23 @@ class Losses:
     total: Tensor
     """The weighted sum."""
     terms: Mapping[str, Tensor]
-    """By name, before weighting; without terms of weight 0."""
+    """Each term by name, before weighting; terms of weight 0 are absent."""
 
 
 @dataclass(frozen=True)
 class Term:
-    """One summand of the objective."""
+    """One weighted loss of the objective."""
 
     name: str
-    """What logs call it."""
+    """Its name in the log."""
     weight: float
-    """At 0 the loss is not computed."""
+    """With 0, the loss is not computed."""
     loss: Loss
     needs_start: bool = False
     """True if the loss reads `Embedded.start`."""
 
     def __post_init__(self) -> None:
-        """Refuse a weight that cannot be meant."""
+        """Refuse a weight that is negative or not finite."""
         if not (math.isfinite(self.weight) and self.weight >= 0):
             raise UnbagError(
                 f"the loss term {self.name!r} has weight {self.weight}",
@@ -85,18 +89,18 @@ class Term:
 
 @dataclass(frozen=True)
 class ThresholdRule:
-    """How the margins of the rank loss move from step to step."""
+    """How the margins of the rank loss change from step to step."""
 
     mode: ThresholdMode = "adaptive"
     upper: float | None = UPPER
-    """In scaled similarity; None is no bound."""
+    """Largest margin in scaled similarity; None: no bound."""
     fixed: float = 0.0
     """The margin of mode `fixed`."""
     resets_each_epoch: bool = False
     """True in the released loop of CE-CLIP; nothing in the paper says so."""
 
     def __post_init__(self) -> None:
-        """Refuse margins that would switch the loss off."""
+        """Refuse an unknown mode and margins that would turn the loss off."""
         if self.mode not in get_args(ThresholdMode):
             raise unknown_name("mode of thresholds", self.mode, get_args(ThresholdMode))
         if self.upper is not None and not self.upper > 0:
@@ -109,11 +113,11 @@ class ThresholdRule:
             )
 
     def first(self, kinds: int) -> Tensor:
-        """[K], margins before the first step, and of each epoch where they begin again."""
+        """Return the margins [K] of the first step, of each epoch where they are reset."""
         import torch
 
         return torch.full((kinds,), self.fixed if self.mode == "fixed" else 0.0)
 
     def next(self, embedded: Embedded) -> Tensor:
-        """[K], margins of the next step; `embedded` holds those of this one."""
+        """Return the margins [K] of the next step; `embedded` holds those of this step."""
         return next_threshold(embedded, mode=self.mode, upper=self.upper, fixed=self.fixed)

@@ -1,4 +1,4 @@
-"""AdamW with warmup and a schedule; compiled layers and steps recorded on a GPU."""
+"""AdamW with warmup and a learning rate schedule, compiled layers, and steps as CUDA graphs."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from torch import Tensor, nn
 from torch.utils import _triton
 
 Schedule = Literal["cosine", "linear"]
-"""What the learning rate does after the warmup."""
-_SHAPES = 64
-"""Layers of several widths and batches of several sizes are compiled once each, not given up on."""
-_WARM_UP = 3
-"""Steps before recording, as PyTorch asks for: libraries set themselves up in them."""
+"""How the learning rate falls after the warmup."""
+_MAX_SHAPES = 64
+"""Widths of layers and sizes of batches for which PyTorch compiles a layer before it gives up."""
+_STEPS_BEFORE_RECORDING = 3
+"""PyTorch requires some steps before recording, in which libraries initialize themselves."""
 
 
 @dataclass(frozen=True)
 class OptimizerSettings:
-    """AdamW and its schedule; everything of a step but the gradient."""
+    """AdamW, its schedule and gradient clipping."""
 
     steps: int
     learning_rate: float
@@ -32,7 +32,7 @@ class OptimizerSettings:
     epsilon: float = 1e-8
     weight_decay: float = 0.0
     clip_norm: float | None = None
-    """Gradients longer than this are shortened to it."""
+    """Largest norm of the gradient; longer gradients are scaled down."""
 
 
 def make_optimizer(
@@ -41,57 +41,56 @@ def make_optimizer(
     *,
     capturable: str = "",
 ) -> torch.optim.AdamW:
-    """Matrices decay; norms, biases, positions and the temperature do not.
+    """Make AdamW; weight decay applies to matrices, not to norms, biases, positions or temperature.
 
     Args:
         parameters: By name.
         settings: Learning rate, betas, weight decay.
-        capturable: The GPU on which steps are recorded, if they are: the optimizer then reads its
-            learning rate there.
+        capturable: The GPU on which steps are recorded, or empty. The learning rate is then a
+            tensor on that GPU.
     """
-    rate = settings.learning_rate
+    learning_rate = settings.learning_rate
     return torch.optim.AdamW(
         decay_groups(parameters, settings.weight_decay),
-        lr=torch.tensor(rate, device=capturable) if capturable else rate,
+        lr=torch.tensor(learning_rate, device=capturable) if capturable else learning_rate,
         betas=settings.betas,
         eps=settings.epsilon,
-        # Not False, which would also turn off PyTorch's default of many weights at a time.
+        # Not False, which would also turn off the default `foreach` implementation.
         fused=True if capturable else None,
         capturable=bool(capturable),
     )
 
 
 def decay_groups(
-    weights: Mapping[str, nn.Parameter], weight_decay: float
+    parameters: Mapping[str, nn.Parameter], weight_decay: float
 ) -> list[dict[str, object]]:
-    """Parameter groups: matrices that decay, and the rest; a group without weights is left out."""
+    """Return the parameter groups: matrices with weight decay, the rest without; none is empty."""
     decayed: list[nn.Parameter] = []
-    free: list[nn.Parameter] = []
-    for name, weight in weights.items():
-        is_matrix = weight.ndim >= 2 and "position" not in name
-        (decayed if is_matrix else free).append(weight)
+    not_decayed: list[nn.Parameter] = []
+    for name, parameter in parameters.items():
+        is_matrix = parameter.ndim >= 2 and "position" not in name
+        (decayed if is_matrix else not_decayed).append(parameter)
     groups: list[dict[str, object]] = [
         {"params": decayed, "weight_decay": weight_decay},
-        {"params": free, "weight_decay": 0.0},
+        {"params": not_decayed, "weight_decay": 0.0},
     ]
     return [group for group in groups if group["params"]]
 
 
-def set_lr(optimizer: torch.optim.Optimizer, rate: float) -> None:
+def set_lr(optimizer: torch.optim.Optimizer, learning_rate: float) -> None:
     """Set the learning rate of the next step.
 
-    A rate that the optimizer was made with as a tensor is changed in place on its device, where a
-    recorded step reads it.
+    If it is a tensor, it is changed in place, because a recorded step reads that memory.
     """
     for group in optimizer.param_groups:
         if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(rate)
+            group["lr"].fill_(learning_rate)
         else:
-            group["lr"] = rate
+            group["lr"] = learning_rate
 
 
 def lr_factor(step: int, *, steps: int, warmup_steps: int, schedule: Schedule = "cosine") -> float:
-    """Factor of the learning rate: linear warmup, then half a cosine or a line to zero."""
+    """Return the factor of the learning rate: linear warmup, then half a cosine or a line to 0."""
     if step < warmup_steps:
         return (step + 1) / warmup_steps
     if schedule == "linear":
@@ -100,39 +99,38 @@ def lr_factor(step: int, *, steps: int, warmup_steps: int, schedule: Schedule = 
 
 
 def compile_layers(layers: Iterable[nn.Module], *, device: str, varies: bool = False) -> None:
-    """Compile layers in place; `varies` where rows or their lengths differ from call to call.
+    """Compile layers in place; `varies` if the shape of their inputs changes from call to call.
 
-    In layers as narrow as those of the tiny models most of a step goes into norms, casts and sums
-    over rows, each of which reads and writes all of memory. Compiled, they are done in passing.
-    On a processor, or where PyTorch has no compiler for the GPU, nothing is changed. A copy of a
-    compiled layer is a plain one.
+    In the narrow layers of tiny models, most of a step goes into norms, casts and sums over rows,
+    each of which reads and writes all of memory; the compiler fuses them. Nothing changes on a CPU,
+    or where PyTorch has no compiler for the GPU. Copies of a compiled layer are not compiled.
     """
     if not device.startswith("cuda") or not _triton.has_triton():
         return
     config = torch._dynamo.config
-    limit = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"
-    setattr(config, limit, max(getattr(config, limit), _SHAPES))
-    # What cannot be compiled on some machine is run as it is.
+    option = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"
+    setattr(config, option, max(getattr(config, option), _MAX_SHAPES))
+    # A layer that cannot be compiled on some machine runs uncompiled.
     config.suppress_errors = True
     for layer in layers:
         layer.compile(dynamic=varies)
 
 
 Memory = tuple[int, int]
-"""Names a part of a GPU's memory in which several steps are recorded."""
+"""Handle of a memory pool of a GPU that several recorded steps share."""
 
 
 def shared_memory() -> Memory:
-    """Memory for recording many models in turn: each step can use that of the one before."""
-    found: Memory = torch.cuda.graph_pool_handle()
-    return found
+    """Make a memory pool for recorded steps of several models that are replayed in turn."""
+    pool: Memory = torch.cuda.graph_pool_handle()
+    return pool
 
 
 class Recorded:
-    """A step that reads its inputs from tensors which stay where they are, as a CUDA graph.
+    """A training step recorded as a CUDA graph; it reads its inputs from fixed memory.
 
-    A step of a small model is a thousand small kernels: to launch them one by one takes ten times
-    as long as to run them. A graph launches all at once. Nothing is recorded on a CPU.
+    A step of a small model is a thousand small kernels, and launching them one by one takes ten
+    times as long as running them. A graph launches all at once. Nothing is recorded on a CPU.
     """
 
     def __init__(
@@ -141,23 +139,24 @@ class Recorded:
         optimizer: torch.optim.Optimizer,
         *,
         device: str,
-        beside: Sequence[Tensor] = (),
+        other_tensors: Sequence[Tensor] = (),
         memory: Memory | None = None,
     ) -> None:
-        """Record it; weights and optimizer state are afterwards as they were before.
+        """Record the step, then restore weights and optimizer state.
 
-        Where that fails, on a GPU or with a loss that nobody tried, each step is launched anew.
+        If recording fails, as it may on an untried GPU or with an untried loss, every step is
+        launched kernel by kernel.
 
         Args:
-            step: Computes the loss, its gradient, and takes the optimizer's step; gives numbers
-                such as the loss. It must not ask the device for anything.
+            step: Computes the loss and its gradient, takes the optimizer's step and returns numbers
+                such as the loss. It must not copy anything from the device to the CPU.
             optimizer: Made with `capturable`.
             device: A GPU.
-            beside: What else a step changes.
-            memory: Of `shared_memory`, for steps that are replayed one after the other.
+            other_tensors: Other tensors that the step changes; they are restored too.
+            memory: What `shared_memory` returned, for steps that are replayed in turn.
         """
         weights = [w for group in optimizer.param_groups for w in group["params"]]
-        before = Snapshot([*weights, *beside], optimizer)
+        snapshot = Snapshot([*weights, *other_tensors], optimizer)
         self._step = step
         self._graph: torch.cuda.CUDAGraph | None = None
         self._numbers: Mapping[str, Tensor] = {}
@@ -173,28 +172,28 @@ class Recorded:
                 stacklevel=2,
             )
         finally:
-            before.put_back()
+            snapshot.restore()
 
     def _record(
         self, optimizer: torch.optim.Optimizer, device: str, memory: Memory | None
     ) -> torch.cuda.CUDAGraph:
         with torch.cuda.device(device):
-            side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-            side.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(side):
-                for _ in range(_WARM_UP):
+            stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                for _ in range(_STEPS_BEFORE_RECORDING):
                     self._step()
-            torch.cuda.current_stream().wait_stream(side)
+            torch.cuda.current_stream().wait_stream(stream)
             optimizer.zero_grad(set_to_none=True)
             graph = torch.cuda.CUDAGraph()
-            # Threads that pin batches meanwhile touch no stream, and must not end the recording.
+            # Other threads pin batches at the same time; they must not end the recording.
             mode = "thread_local"
             with torch.cuda.graph(graph, pool=memory, capture_error_mode=mode):  # type: ignore[arg-type]
                 self._numbers = self._step()
         return graph
 
     def __call__(self) -> dict[str, Tensor]:
-        """Take one more step; gives its numbers, on the device."""
+        """Take one step and return its numbers, which stay on the device."""
         if self._graph is None:
             return dict(self._step())
         self._graph.replay()
@@ -209,17 +208,17 @@ class Snapshot:
         self._weights = [(weight, weight.detach().clone()) for weight in weights]
         self._state = {
             (weight, key): value.clone()
-            for weight, some in optimizer.state.items()
-            for key, value in some.items()
+            for weight, state in optimizer.state.items()
+            for key, value in state.items()
         }
 
     @torch.no_grad()
-    def put_back(self) -> None:
-        """In place, since a graph knows tensors by where they lie."""
+    def restore(self) -> None:
+        """Restore them in place: a graph refers to memory addresses."""
         for weight, value in self._weights:
             weight.copy_(value)
-        for weight, some in self._optimizer.state.items():
-            for key, value in some.items():
-                kept = self._state.get((weight, key))
-                # What was not there before the first step begins at zero.
-                value.zero_() if kept is None else value.copy_(kept)
+        for weight, state in self._optimizer.state.items():
+            for key, value in state.items():
+                saved = self._state.get((weight, key))
+                # State that the first step creates starts at zero.
+                value.zero_() if saved is None else value.copy_(saved)

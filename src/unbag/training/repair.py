@@ -1,6 +1,6 @@
 """Repair a dual encoder: train it with a recipe, measure it before and after, export it.
 
-`repair` is the whole job of `unbag train`; `read_trained` loads the weights of a run.
+`repair` does all the work of `unbag train`; `read_trained` loads the weights of a run.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from unbag.types import Benchmark, DualEncoder
 from unbag.types.items import prompts_of
 
 WORLD = "world"
-"""In place of a file: scenes that are drawn while training."""
+"""Instead of a file: scenes that are drawn while training."""
 Weights = Literal["last", "best"]
 
 
@@ -69,36 +69,36 @@ def repair(
     base: str = "",
     progress: Progress | None = None,
 ) -> Repaired:
-    """Train, measure before and after on the benchmarks, export; or go on where it stopped.
+    """Train a model, measure it before and after training and export it, or resume the run.
 
     Args:
-        model: Loaded by name; it stays as it is.
+        model: Loaded by name; it is not changed.
         pairs: Images with captions: a file, a folder, or `world`.
-        recipe: By name, of `make_recipe`, or your own.
+        recipe: The name of a recipe, what `make_recipe` returned, or your own.
         out: Folder of the run.
-        seed: Of the order of pairs, of what is drawn, and of dropout.
-        benchmarks: Scored while training and before and after; none means those of the world,
+        seed: Seed of the order of pairs, of the drawn captions and edits, and of dropout.
+        benchmarks: Measured while training, before and after. None given: those of the world,
             before and after only.
-        data: Folder with one folder for each benchmark that needs files.
-        evaluate_every: Steps; None is every epoch.
-        while_training: False scores before and after only.
-        where: Device, precision, processes.
-        base: The name that loads the model, as it was typed: for the card, and for an export of
-            this run later on.
-        progress: Who shows bars.
+        data: Folder with a subfolder for each benchmark that needs files.
+        evaluate_every: Steps between measurements; None: every epoch.
+        while_training: False measures before and after only.
+        where: Device, precision and processes.
+        base: The name that loads the model, as the user typed it: for the card, and to export this
+            run later.
+        progress: Shows bars and messages.
     """
     where, progress, out = where or TrainingArguments(), progress or Silent(), Path(out)
-    wanted = pairs if isinstance(pairs, DataConfig) else DataConfig(str(pairs))
+    config = pairs if isinstance(pairs, DataConfig) else DataConfig(str(pairs))
     recipe = make_recipe(recipe) if isinstance(recipe, str) else recipe
-    # Here too, since features may be computed before the first step.
+    # Checked before features are computed, not only before the first step.
     check_run_folder(out, TRAINING)
-    known = {"model": model.name, "model_fingerprint": model.fingerprint}
-    check_earlier(RunFolder(out, TRAINING), **known, recipe=recipe, seed=seed)
+    known_identity = {"model": model.name, "model_fingerprint": model.fingerprint}
+    check_earlier(RunFolder(out, TRAINING), **known_identity, recipe=recipe, seed=seed)
     _check_benchmarks(model, benchmarks, data=data)
     team = init_distributed(where.device)
     trainable = make_trainable(model, device=where.device)
     batches = _batches(
-        wanted,
+        config,
         recipe,
         trainable,
         seed=seed,
@@ -150,7 +150,7 @@ def repair(
 
 @dataclass(frozen=True)
 class Repaired:
-    """Result of a repair. A run that was stopped has no comparison and no export yet."""
+    """Result of a repair; a run that was stopped has no comparison and no export yet."""
 
     trained: Trained
     batch_size: int
@@ -160,18 +160,18 @@ class Repaired:
 
     @property
     def folder(self) -> Path:
-        """The folder of the run; it loads as a model once the run is done."""
+        """The folder of the run; it can be loaded as a model when the run is done."""
         return self.trained.folder
 
     @property
     def is_done(self) -> bool:
-        """False if training was stopped; the same call resumes it."""
+        """False if the user stopped training; the same call resumes it."""
         return self.trained.is_done
 
 
 @dataclass(frozen=True)
 class DataConfig:
-    """What is trained on."""
+    """The training data."""
 
     path: str
     """A file, folder or pattern, or `world`."""
@@ -183,14 +183,14 @@ class DataConfig:
     skips_missing: bool = False
     skips_bad: bool = False
 
-    def opened(self) -> Pairs:
-        """The pairs of the file or folder; not for `world`, which has none."""
+    def open(self) -> Pairs:
+        """Open the pairs of the file or folder; not for `world`, which has none."""
         return open_pairs(**vars(self))
 
 
 @dataclass(frozen=True)
 class TrainingArguments:
-    """How a run is carried out; nothing here is meant to change what is learned."""
+    """How a run is carried out; these arguments do not change what is learned."""
 
     device: str = "cpu"
     precision: Precision = "float32"
@@ -206,20 +206,20 @@ class TrainingArguments:
 def _check_benchmarks(
     encoder: DualEncoder, benchmarks: Sequence[Benchmark], *, data: Path | None
 ) -> None:
-    """Read those that need files: what is missing is said before training, not after an epoch.
+    """Load the benchmarks that need files, so that missing data is reported before training.
 
-    A model that knows only the captions of a table must know those of every benchmark too.
+    A model that knows only the captions of a table must know those of every benchmark.
     """
     has_table = isinstance(encoder, JoinedEncoder) and isinstance(encoder.text, TextTable)
     files = [benchmark for benchmark in benchmarks if benchmark.files]
-    asked = (benchmarks or DEFAULT) if has_table else files
-    job = Job(scorers=[Cosine(encoder)], benchmarks=asked, out=Path(), data=data)
+    to_load = (benchmarks or DEFAULT) if has_table else files
+    job = Job(scorers=[Cosine(encoder)], benchmarks=to_load, out=Path(), data=data)
     loaded = load_all(job, progress=Silent())
     if has_table:
         for name, items in loaded.items.items():
-            every = (one for item in items for one in item.captions)
+            captions = (caption for item in items for caption in item.captions)
             try:
-                encoder.count_tokens([text for one in every for text in prompts_of(one)])
+                encoder.count_tokens([text for caption in captions for text in prompts_of(caption)])
             except UnbagError as error:
                 raise UnbagError(
                     f"{name} cannot be measured before and after training: {error.message}",
@@ -230,7 +230,7 @@ def _check_benchmarks(
 
 
 def _batches(
-    wanted: DataConfig,
+    config: DataConfig,
     recipe: Recipe,
     trainable: Trainable,
     *,
@@ -240,18 +240,20 @@ def _batches(
     progress: Progress,
 ) -> Batches:
     share = Share(team.rank, team.size)
-    strings = (
+    max_strings = (
         None
         if micro_batch_size is None
         else micro_batch_size * (1 + len(recipe.negatives) + len(recipe.positives))
     )
-    if wanted.path == WORLD:
-        return WorldBatches(recipe, trainable.reads, seed=seed, share=share, largest=strings)
-    pairs = wanted.opened()
-    batches, found = ready_batches(
-        pairs, recipe, trainable.reads, seed=seed, share=share, micro_batch_size=strings
+    if config.path == WORLD:
+        return WorldBatches(
+            recipe, trainable.reads, seed=seed, share=share, max_group_size=max_strings
+        )
+    pairs = config.open()
+    batches, surveyed = ready_batches(
+        pairs, recipe, trainable.reads, seed=seed, share=share, micro_batch_size=max_strings
     )
-    for line in found.lines():
+    for line in surveyed.lines():
         progress.say(line)
     return batches
 
@@ -263,7 +265,7 @@ def _describe_training(
     recipe: Recipe,
     progress: Progress,
 ) -> None:
-    """Say what is trained on, and warn of settings that do not fit the model or the data."""
+    """Print data and steps, and warn of settings that do not fit the model or the data."""
     for line in (
         f"data: {batches.about}",
         f"steps: {len(batches):,} of {recipe.batch_size:,} images",
@@ -274,7 +276,7 @@ def _describe_training(
         raise UnbagError(
             f"{trainable.name} has no bias, which the sigmoid loss of {recipe.name} needs",
             expected="a model that was trained with it, such as a SigLIP",
-            hint="another recipe: hard_negative asks for the same with CLIP's loss",
+            hint="use another recipe: hard_negative does the same with CLIP's loss",
         )
     if model.scale > recipe.max_logit_scale:
         progress.say(
@@ -282,10 +284,11 @@ def _describe_training(
             "--set max_logit_scale=... allows more"
         )
     if recipe.batch_size == 1:
-        progress.say("a batch of one has nothing to tell a pair from: most losses are 0")
+        progress.say("a batch of one holds no other pair to compare with: most losses are 0")
     if recipe.warmup_steps > len(batches):
         progress.say(
-            f"warmup takes {recipe.warmup_steps} steps, so the rate never reaches its height"
+            f"warmup takes {recipe.warmup_steps} steps, more than the run has: the learning rate "
+            "never reaches its maximum"
         )
 
 
@@ -293,14 +296,14 @@ def _card(
     job: TrainJob, trained: Trained, comparison: BeforeAfter, *, base: str, team: Distributed
 ) -> Card:
     recipe = job.recipe
-    said = described(recipe)
-    assert isinstance(said, dict)
+    recipe_settings = described(recipe)
+    assert isinstance(recipe_settings, dict)
     state = trained.state
     return Card(
         title=f"{base} repaired with {recipe.name}",
         base=base,
         recipe=recipe.name,
-        settings=card_settings(said, seed=job.seed, precision=job.precision),
+        settings=card_settings(recipe_settings, seed=job.seed, precision=job.precision),
         data=job.batches.about,
         table=before_after_markdown(comparison),
         cost=Cost(
@@ -321,9 +324,9 @@ def _device(device: str, team: Distributed) -> str:
 
 
 def read_trained(folder: Path, *, weights: Weights = "last") -> tuple[DualEncoder, Card]:
-    """The model that a run trained, finished or not, and its card.
+    """Load the model that a run trained, finished or not, and its card.
 
-    The model that the run began with must still be found by its name.
+    The original model must still load by its name.
     """
     record = read_run(folder, TRAINING)
     path = latest_checkpoint(folder) if weights == "last" else folder / BEST
@@ -331,34 +334,34 @@ def read_trained(folder: Path, *, weights: Weights = "last") -> tuple[DualEncode
         raise UnbagError(
             f"the folder {folder} holds no {weights}.safetensors of a recipe",
             expected="a folder that `unbag train` wrote; best.safetensors only where benchmarks "
-            "were scored while training",
+            "were measured while training",
             hint="name the folder that was given as --out",
         )
-    asked = record["identity"]
+    identity = record["identity"]
     encoder = load_model(model_name(record["base"]))
-    if encoder.fingerprint != asked["model_fingerprint"]:
+    if encoder.fingerprint != identity["model_fingerprint"]:
         raise UnbagError(
-            f"{record['base']} is not the model that {folder} began with",
-            expected=f"weights with the fingerprint {asked['model_fingerprint']}",
-            hint="put the old weights back where they were",
+            f"{record['base']} is not the model that the run {folder} started from",
+            expected=f"weights with the fingerprint {identity['model_fingerprint']}",
+            hint="restore the original weights under this name",
         )
-    trainable, recipe = make_trainable(encoder, device="cpu"), asked["recipe"]
+    trainable, recipe = make_trainable(encoder, device="cpu"), identity["recipe"]
     if recipe["lora"] is not None:
-        # Matrices as training added them; what was frozen has none.
+        # Add the LoRA matrices of the run; frozen layers have none.
         freeze, lora = (
             {name: value for name, value in recipe[part].items() if name != "class"}
             for part in ("freeze", "lora")
         )
         apply_freeze(trainable, Freeze(**freeze))
         add_lora(trainable, Lora(**lora))
-    found = load_checkpoint(path)
-    load_weights(trainable.module, found, name=trainable.name)
-    state, name = state_of(found), f"{asked['model']}+{recipe['name']}"
+    checkpoint = load_checkpoint(path)
+    load_weights(trainable.module, checkpoint, name=trainable.name)
+    state, name = state_of(checkpoint), f"{identity['model']}+{recipe['name']}"
     card = Card(
         title=name,
         base=record["base"],
         recipe=recipe["name"],
-        settings=card_settings(recipe, seed=asked["seed"], precision=asked["precision"])
+        settings=card_settings(recipe, seed=identity["seed"], precision=identity["precision"])
         + f"\n- after step {state.step} of {record['steps']}",
         data=record["data"],
         cost=Cost(

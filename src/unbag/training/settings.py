@@ -1,4 +1,4 @@
-"""Settings typed as `key=value`, and bounds that a dataclass declares on its fields."""
+"""Parse settings given as `key=value`, and check the bounds that dataclass fields declare."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UNFIT = object()
 
 @dataclass(frozen=True)
 class Bound:
-    """Which finite numbers a field can hold; for a tuple, each of its numbers."""
+    """Bounds of a number, which must be finite; for a tuple, of each of its numbers."""
 
     low: float | None = None
     above: float | None = None
@@ -29,7 +29,7 @@ class Bound:
     below: float | None = None
 
     def holds(self, value: object) -> bool:
-        """None is a choice of its own, which the type of the field allows or does not."""
+        """Return whether a value is within the bounds; the type of a field decides about None."""
         if value is None:
             return True
         if isinstance(value, tuple):
@@ -61,28 +61,28 @@ def bounded(
     high: float | None = None,
     below: float | None = None,
 ) -> Any:
-    """A dataclass field that `check_bounds` holds to its type and to these bounds."""
+    """Declare a dataclass field whose type and bounds `check_bounds` checks."""
     return field(default=default, metadata={_BOUND: Bound(low, above, high, below)})
 
 
 def check_bounds(settings: object, what: str, *, prefix: str = "") -> None:
-    """Raise UnbagError if a bounded field is of another type or out of its bounds.
+    """Raise UnbagError if a bounded field has a value of another type or outside its bounds.
 
-    `what` names the thing with the settings, such as "a recipe"; `prefix` comes before the names
-    of fields that are typed as parts (lora.rank).
+    `what` names the owner of the settings in the message, such as "a recipe"; `prefix` precedes the
+    names of fields of a nested dataclass, as in lora.rank.
     """
     assert is_dataclass(settings)
-    for one in fields(settings):
-        bound = one.metadata.get(_BOUND)
+    for setting in fields(settings):
+        bound = setting.metadata.get(_BOUND)
         if bound is None:
             continue
-        key, value = f"{prefix}{one.name}", getattr(settings, one.name)
-        found = fit(value, hints_of(type(settings)).get(one.name, Any), key=key)
-        if not bound.holds(found):
+        key, value = f"{prefix}{setting.name}", getattr(settings, setting.name)
+        number = fit(value, hints_of(type(settings)).get(setting.name, Any), key=key)
+        if not bound.holds(number):
             raise UnbagError(
                 f"{what} with {key}={value}",
                 expected=f"each {bound}" if isinstance(value, tuple) else str(bound),
-                hint=f"as in --set {key}={_typed(one.default)}, or leave it out",
+                hint=f"as in --set {key}={_typed(setting.default)}, or leave it out",
             )
 
 
@@ -97,36 +97,36 @@ RENAMED = {
     "locks.caption": "freeze.text",
     "locks.scale": "freeze.scale",
 }
-"""Settings of an earlier version, and what they are called now."""
+"""Old and current names of settings."""
 
 
 def with_current_names(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings from a file that any version wrote."""
+    """Rename the settings of a file that an earlier version wrote."""
     return {RENAMED.get(name, name): value for name, value in settings.items()}
 
 
 def with_first_names(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """As fingerprints hold them, so that those of read-outs that were trained before stay true."""
-    first = {now: before for before, now in RENAMED.items()}
-    return {first.get(name, name): value for name, value in settings.items()}
+    """Rename settings to their first names, which fingerprints of read-outs are computed from."""
+    old_names = {new: old for old, new in RENAMED.items()}
+    return {old_names.get(name, name): value for name, value in settings.items()}
 
 
 def choose(defaults: S, typed: Sequence[str], *, readout: str) -> S:
-    """The defaults of a read-out, changed as --set says; an unknown or unfit one is an error."""
+    """Return the defaults of a read-out changed by --set; UnbagError for an unknown or bad one."""
     assert is_dataclass(defaults)
     assert not isinstance(defaults, type)
-    known = [field.name for field in fields(defaults)]
+    known = [f.name for f in fields(defaults)]
     hints = hints_of(type(defaults))
-    found: dict[str, object] = {}
+    values: dict[str, object] = {}
     for key, value in parsed(typed).items():
         if key not in known:
             raise unknown_setting(key, known, of=readout)
-        found[key] = fit(value, hints[key], key=key)
-    return replace(defaults, **found)
+        values[key] = fit(value, hints[key], key=key)
+    return replace(defaults, **values)
 
 
 def unknown_setting(key: str, known: Sequence[str], *, of: str) -> UnbagError:
-    """The error for a setting that does not exist, with its new name if it was renamed."""
+    """Return the error for an unknown setting, with the new name if it was renamed."""
     if RENAMED.get(key) in known:
         return UnbagError(
             f"the setting {key!r} is now {RENAMED[key]!r}", hint=f"--set {RENAMED[key]}=..."
@@ -135,22 +135,22 @@ def unknown_setting(key: str, known: Sequence[str], *, of: str) -> UnbagError:
 
 
 def parsed(settings: Sequence[str]) -> dict[str, object]:
-    """`key=value` as text to keys and plain values; raises UnbagError for anything else."""
-    found: dict[str, object] = {}
-    for one in settings:
-        key, equals, text = one.partition("=")
+    """Parse `key=value` texts to Python values; UnbagError for anything else."""
+    values: dict[str, object] = {}
+    for setting in settings:
+        key, equals, text = setting.partition("=")
         if not equals or not key:
             raise UnbagError(
-                f"the setting {one!r}",
+                f"the setting {setting!r}",
                 expected="field=value",
                 hint="as in --set learning_rate=1e-6 batch_size=128",
             )
-        found[key.strip()] = _value(text.strip())
-    return found
+        values[key.strip()] = _value(text.strip())
+    return values
 
 
 def _value(text: str) -> object:
-    """A number, true, false, none, or the text itself."""
+    """Parse a number, a tuple, true, false or none; any other text stays text."""
     plain = {"true": True, "false": False, "none": None}
     if text.lower() in plain:
         return plain[text.lower()]
@@ -161,50 +161,58 @@ def _value(text: str) -> object:
 
 
 def hints_of(what: Callable[..., object] | type) -> Mapping[str, object]:
-    """Types of arguments or fields; empty where a plug-in's cannot be read."""
+    """Return the types of arguments or fields; empty if those of a plug-in cannot be resolved."""
     with suppress(NameError, TypeError):
         return get_type_hints(what)
     return {}
 
 
 def fit(value: object, hint: object, *, key: str) -> Any:
-    """The value, a whole number as a float where one is wanted; UnbagError if it is other."""
-    found = _fit_any(value, hint)
-    if found is _UNFIT:
-        wanted = " or ".join(_expected(one, key) for one in _options(hint))
+    """Return the value as the type of `hint`; UnbagError if it has another type.
+
+    A whole number becomes a float where the type is float.
+    """
+    result = _fit_any(value, hint)
+    if result is _UNFIT:
+        expected = " or ".join(_expected(option, key) for option in _options(hint))
         raise UnbagError(
             f"the setting {key}={value}",
-            expected=wanted,
+            expected=expected,
             hint=f"as in --set {_example(_options(hint)[0], key)}, or leave it out",
         )
-    return found
+    return result
 
 
 def _fit_any(value: object, hint: object) -> object:
     return next(
-        (found for one in _options(hint) if (found := _fit_one(value, one)) is not _UNFIT), _UNFIT
+        (
+            result
+            for option in _options(hint)
+            if (result := _fit_option(value, option)) is not _UNFIT
+        ),
+        _UNFIT,
     )
 
 
-def _fit_one(value: object, hint: object) -> object:
-    origin, parts = get_origin(hint), get_args(hint)
+def _fit_option(value: object, hint: object) -> object:
+    origin, arguments = get_origin(hint), get_args(hint)
     if origin is Literal:
-        return value if value in parts else _UNFIT
-    if origin is tuple and isinstance(value, tuple | list) and len(value) == len(parts):
-        found = [_fit_any(*both) for both in zip(value, parts, strict=True)]
-        return _UNFIT if _UNFIT in found else tuple(found)
+        return value if value in arguments else _UNFIT
+    if origin is tuple and isinstance(value, tuple | list) and len(value) == len(arguments):
+        values = [_fit_any(*both) for both in zip(value, arguments, strict=True)]
+        return _UNFIT if _UNFIT in values else tuple(values)
     if hint is Any or origin not in (None, tuple):
-        # Nothing that could be checked; a plug-in sees for itself.
+        # A type that cannot be checked here; the plug-in has to do it.
         return value
     if hint is float and type(value) in (int, float):
         return float(value)  # type: ignore[arg-type]
-    # A bool is an int to Python, but nobody means 1 by true.
+    # In Python a bool is an int, but `true` is not meant as the number 1.
     is_fit = isinstance(hint, type) and isinstance(value, hint)
     return value if is_fit and (type(value) is not bool or hint is bool) else _UNFIT
 
 
 def _typed(value: object) -> str:
-    """A value as `parsed` reads it."""
+    """Write a value as `parsed` reads it."""
     if isinstance(value, tuple):
         return f"({','.join(map(_typed, value))})"
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
@@ -225,7 +233,7 @@ def _expected(hint: object, key: str) -> str:
 
 
 def _example(hint: object, key: str) -> str:
-    """A setting of that type, as it is typed."""
+    """Return an example of a setting of that type."""
     if is_dataclass(hint):
         return f"{key}.{fields(hint)[0].name}=..."
     parts = get_args(hint)

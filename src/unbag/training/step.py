@@ -1,9 +1,9 @@
 """One training step: the gradient of the loss of the whole batch, in the memory of one part of it.
 
-`cached_step` takes any parts that embed something and a loss of all their vectors; `add_gradient`
-is the step of a dual encoder, whose parts are slices of the images and groups of captions of like
-length. The vectors of other processes are constants here, so the same path serves one process and
-many.
+`cached_step` takes any parts that embed something and a loss of all their vectors. `add_gradient`
+is the step of a dual encoder, whose parts are slices of the images and groups of captions of
+similar length. Vectors of other processes are constants here, so one process and many run the same
+code.
 
 Dimensions: B batch of all processes, U unique strings of this one, N vectors of a side, K and P
 edits, D joint space.
@@ -28,17 +28,17 @@ from unbag.types import Embedded
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """A slice of one side of a batch, such as some of its images, that is embedded at once."""
+    """A part of one side of a batch, such as some of its images, that is embedded in one pass."""
 
     embed: Callable[[], Tensor]
-    """Its vectors, [N, D]; called twice where gradients are cached."""
+    """Returns its vectors, [N, D]; called twice where gradients are cached."""
     seed: int | None = None
-    """Of dropout, the same in both passes; None sets none, as in a recorded step."""
+    """Seed of dropout in both passes; None sets no seed, as in a recorded step."""
     is_trained: bool = True
-    """Whether a gradient goes back through it."""
+    """Whether gradients flow through it."""
 
     def __call__(self) -> Tensor:
-        """Embed it with the draws of its seed."""
+        """Embed it with dropout by its seed."""
         if self.seed is not None:
             torch.manual_seed(self.seed & 0x7FFF_FFFF_FFFF_FFFF)
         return self.embed()
@@ -54,27 +54,27 @@ def cached_step(
 ) -> Tensor:
     """Add the gradient of the loss of a whole batch to the weights, part by part (GradCache).
 
-    Every part runs without a graph, the loss gives the gradient at each vector, and every part runs
-    again, is given that gradient and forgets its graph: the gradient of the plain step, in the
-    memory of one part and half as much time again.
+    Every part runs without a graph, and the loss gives the gradient at each vector. Then every part
+    runs again with a graph, through which its gradient flows back. The result is the gradient of
+    the plain step, in the memory of one part and half as much time again.
 
     Args:
         sides: Parts of each input of the loss, such as images and captions.
-        loss: Of the vectors of each side, [N, D] in the order of its parts.
-        keeps_graphs: Run every part once, where the graphs of all fit into memory.
-        device: Of the parts.
-        precision: Of the products inside the parts.
+        loss: Computes the loss from the vectors [N, D] of each side, in the order of its parts.
+        keeps_graphs: Run every part only once, where the graphs of all fit into memory.
+        device: Device of the parts.
+        precision: Precision of matrix products inside the parts.
     """
     parts = [part for side in sides for part in side]
-    # One context for all parts, since each casts every weight anew.
+    # One context for all parts: each context casts every weight again.
     with torch.set_grad_enabled(keeps_graphs), autocast(device, precision):
-        made = [[part() for part in side] for side in sides]
-    leaves = [[vector.detach().requires_grad_() for vector in side] for side in made]
+        vectors = [[part() for part in side] for side in sides]
+    leaves = [[vector.detach().requires_grad_() for vector in side] for side in vectors]
     value = loss(*(torch.cat(side) for side in leaves))
     torch.autograd.backward(value)
     grads = [leaf.grad for side in leaves for leaf in side]
     if keeps_graphs:
-        _backward([vector for side in made for vector in side], grads)
+        _backward([vector for side in vectors for vector in side], grads)
     else:
         for part, grad in zip(parts, grads, strict=True):
             if part.is_trained:
@@ -85,13 +85,13 @@ def cached_step(
 
 
 def _backward(vectors: Sequence[Tensor], grads: Sequence[Tensor | None]) -> None:
-    both = [
+    trained = [
         (vector, grad)
         for vector, grad in zip(vectors, grads, strict=True)
         if vector.requires_grad and grad is not None
     ]
-    if both:
-        torch.autograd.backward([vector for vector, _ in both], [grad for _, grad in both])
+    if trained:
+        torch.autograd.backward([vector for vector, _ in trained], [grad for _, grad in trained])
 
 
 def add_gradient(
@@ -103,24 +103,24 @@ def add_gradient(
     threshold_K: Tensor | None = None,
     start: Trainable | None = None,
 ) -> StepResult:
-    """Compute the loss and add its gradient to `.grad` of every open weight."""
+    """Compute the loss and add its gradient to `.grad` of every trainable weight."""
     images = _image_parts(trainable, batch, plan, step)
-    found: list[tuple[Embedded, Losses]] = []
+    results: list[tuple[Embedded, Losses]] = []
 
     def loss(image_ND: Tensor, caption_UD: Tensor) -> Tensor:
         embedded = _embedded(image_ND, caption_UD, batch, trainable, plan, threshold_K)
         if start is not None:
-            # The same batch by the weights before training.
+            # The same batch, embedded by the weights before training.
             with torch.no_grad():
                 with autocast(plan.device, plan.precision):
                     image_ND, caption_UD = (
                         torch.cat([part() for part in parts(start, batch, plan, step)])
                         for parts in (_image_parts, _caption_parts)
                     )
-                before = _embedded(image_ND, caption_UD, batch, start, plan, None)
-            embedded = replace(embedded, start=before)
+                start_embedded = _embedded(image_ND, caption_UD, batch, start, plan, None)
+            embedded = replace(embedded, start=start_embedded)
         losses = plan.recipe.objective(embedded)
-        found.append((embedded, losses))
+        results.append((embedded, losses))
         return losses.total
 
     cached_step(
@@ -130,12 +130,12 @@ def add_gradient(
         device=plan.device,
         precision=plan.precision,
     )
-    # Every process has the whole gradient at the temperature; the sum would count it once each.
+    # Every process has the whole gradient of the temperature, so their sum must be divided.
     for weight in trainable.temperature:
         if weight.grad is not None:
             weight.grad /= plan.team.size
     sum_gradients(trainable.module.parameters(), plan.team)
-    ((embedded, losses),) = found
+    ((embedded, losses),) = results
     rule = plan.recipe.objective.threshold
     return StepResult(losses, None if rule is None else rule.next(embedded))
 
@@ -149,20 +149,20 @@ class StepPlan:
     device: str
     precision: Precision = "float32"
     micro_batch_size: int | None = None
-    """Images of a part, the captions that belong to them in another; None for all at once."""
+    """Images of a part; None: all at once."""
     seed: int = 0
     find_truth: FindTruth | None = None
     is_seeded: bool = True
-    """Whether each part has a seed of its own, for dropout; a recorded step cannot set any."""
+    """Whether each part sets a seed for dropout; a recorded step cannot."""
 
 
 @dataclass(frozen=True, eq=False)
 class StepResult:
-    """Losses of a step, and thresholds for the next one."""
+    """The losses of a step and the thresholds of the next one."""
 
     losses: Losses
     threshold_K: Tensor | None
-    """For the next step."""
+    """Thresholds of the next step."""
 
 
 def _image_parts(trainable: Trainable, batch: Batch, plan: StepPlan, step: int) -> list[Part]:
@@ -170,10 +170,10 @@ def _image_parts(trainable: Trainable, batch: Batch, plan: StepPlan, step: int) 
     is_trained = any(weight.requires_grad for weight in weights_of(trainable.image_layers))
     parts = []
     for number, at in enumerate(range(0, len(batch), size)):
-        piece = batch.pixels[at : at + size]
+        pixels = batch.pixels[at : at + size]
 
-        def embed(piece=piece) -> Tensor:  # type: ignore[no-untyped-def]
-            return trainable.embed_images(piece.to(plan.device, non_blocking=True))
+        def embed(pixels=pixels) -> Tensor:  # type: ignore[no-untyped-def]
+            return trainable.embed_images(pixels.to(plan.device, non_blocking=True))
 
         parts.append(Part(embed, _seed(plan, step, 2 * number), is_trained))
     return parts
@@ -193,7 +193,7 @@ def _caption_parts(trainable: Trainable, batch: Batch, plan: StepPlan, step: int
 
 
 def _seed(plan: StepPlan, step: int, part: int) -> int | None:
-    """Seed of dropout: the same in both passes, another in every part, step and process."""
+    """Seed of dropout: the same in both passes, different in every part, step and process."""
     return hash((plan.seed, step, plan.team.rank, part)) if plan.is_seeded else None
 
 
@@ -205,8 +205,8 @@ def _embedded(
     plan: StepPlan,
     threshold_K: Tensor | None,
 ) -> Embedded:
-    place_U = batch.place_U.to(caption_UD.device, non_blocking=True)
-    string_UD = caption_UD.index_select(0, place_U)
+    index_U = batch.place_U.to(caption_UD.device, non_blocking=True)
+    string_UD = caption_UD.index_select(0, index_U)
     caption_B = batch.caption_B.to(string_UD.device, non_blocking=True)
     temperature = trainable.temperature
     scale = temperature[0].exp()
@@ -243,7 +243,7 @@ def _edits(
         return None, None
     row_BK = row_BK.to(string_UD.device, non_blocking=True)
     mask_BK = row_BK >= 0
-    # A masked row repeats the first string; losses never look at it.
+    # A masked row repeats the first string; losses ignore it.
     vector_MD = string_UD.index_select(0, row_BK.clamp(min=0).flatten())
     vector_BKD = vector_MD.view(*row_BK.shape, -1)
     return gathered(vector_BKD, plan.team), gathered(mask_BK, plan.team)

@@ -1,9 +1,9 @@
 """The trainer: takes the steps of a task, saves checkpoints, writes the log, stops and resumes.
 
-A task says what is trained: its parameters, the batch of a step, the loss of a batch. The trainer
-does everything that all kinds of training share. The batch of a step and all its randomness depend
-on the task's data, seed and step alone. So a run that was killed resumes from its last checkpoint
-and ends, on a CPU, with the same bits as one that was not.
+A task defines its parameters, the batch of a step and the loss of a batch. The trainer does what
+all kinds of training share. The batch of a step and all its randomness depend only on the task's
+data, seed and step. So a killed run resumes from its last checkpoint and, on a CPU, ends with the
+same bits as an uninterrupted run.
 
 The smallest task:
 
@@ -25,8 +25,8 @@ The smallest task:
         Trainer(Straight(x_N, y_N)).run(folder)
 
 A step is `before_step`, `gradient` (by default `loss` and its backward pass), clipping, the
-optimizer's update, `after_update`, and a row of the log. Between steps come evaluations, and
-checkpoints after them, after epochs and every `save_minutes`.
+optimizer's update, `after_update`, and a row of the log. A checkpoint is saved after each
+evaluation, after each epoch and every `save_minutes`.
 """
 
 from __future__ import annotations
@@ -80,151 +80,150 @@ B = TypeVar("B")
 
 
 class Task(Generic[B]):
-    """One kind of training. A subclass sets the attributes and defines `batch` and `loss`.
+    """One kind of training: a subclass sets the attributes and defines `batch` and `loss`.
 
-    Every other method has a default that fits a single process and a plain loss.
+    The defaults of all other methods fit a single process and a plain loss.
     """
 
     name: str
     """Shown beside the progress bar and in messages."""
     module: nn.Module
-    """Every weight that a checkpoint holds."""
+    """Holds all weights that a checkpoint saves."""
     optimizer: OptimizerSettings
     seed: int = 0
     device: str = "cpu"
     precision: Precision = "float32"
-    """Of the products inside `loss`; weights are float32."""
+    """Precision of matrix products inside `loss`; weights are float32."""
     is_recorded: bool = False
     """Whether steps are recorded as CUDA graphs and replayed; see `static_batch`."""
     logs_gradient: bool = False
-    """Whether the length of the gradient is logged where nothing needs it."""
+    """Whether the norm of the gradient is logged even without clipping."""
     steps_per_epoch: int | None = None
-    """A checkpoint is saved after each epoch, where there are epochs."""
+    """A checkpoint is saved after each epoch; None: there are no epochs."""
     units_per_step: int = 1
     """What a step adds to the progress bar, such as images."""
 
     def batch(self, step: int) -> B:
-        """The batch of a step: a pure function of data, seed and step."""
+        """Return the batch of a step: a pure function of data, seed and step."""
         raise NotImplementedError
 
     def loss(self, batch: B, step: int) -> Tensor:
-        """The loss of a batch, with gradient; draws come from torch's seeded generator."""
+        """Return the loss of a batch, with gradient; torch's generators are seeded by the step."""
         raise NotImplementedError
 
     def identity(self) -> dict[str, object]:
-        """What decides the weights, besides name, seed, precision and number of processes."""
+        """Return what decides the weights besides name, seed, precision and number of processes."""
         return {"optimizer": asdict(self.optimizer)}
 
     def parameters(self) -> dict[str, nn.Parameter]:
-        """What the optimizer changes, by name."""
+        """Return the trainable parameters by name."""
         return {n: w for n, w in self.module.named_parameters() if w.requires_grad}
 
     def state_dict(self) -> Mapping[str, Tensor]:
-        """The weights that a checkpoint holds."""
-        found: Mapping[str, Tensor] = self.module.state_dict()
-        return found
+        """Return the weights that a checkpoint saves."""
+        state: Mapping[str, Tensor] = self.module.state_dict()
+        return state
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Restore what `state_dict` gave; RuntimeError where names or shapes differ."""
+        """Restore what `state_dict` returned; RuntimeError where names or shapes differ."""
         self.module.load_state_dict(dict(state))
 
     def batches(self, first: int) -> Iterator[B]:
-        """The batches from a step on; workers may make them ahead of time."""
+        """Yield the batches from a step on; worker processes may load them ahead of time."""
         return (self.batch(step) for step in range(first, self.optimizer.steps))
 
     def gradient(self, batch: B, step: int) -> dict[str, Tensor]:
-        """Add the gradient of a batch to the parameters; gives the numbers to log, `loss` first."""
+        """Add the gradient of a batch to the parameters; returns numbers to log, `loss` first."""
         with autocast(self.device, self.precision):
             loss = self.loss(batch, step)
         loss.backward()  # type: ignore[no-untyped-call]
         return {"loss": loss.detach()}
 
     def learning_rate(self, step: int) -> float:
-        """The learning rate of a step."""
+        """Return the learning rate of a step."""
         o = self.optimizer
         return o.learning_rate * lr_factor(
             step, steps=o.steps, warmup_steps=o.warmup_steps, schedule=o.schedule
         )
 
     def before_step(self, step: int) -> None:
-        """Called before the gradient of a step, such as to freeze parameters for a while."""
+        """Run before the gradient of a step, for example to freeze parameters for some steps."""
 
     def after_update(self) -> dict[str, Tensor]:
-        """Called after the optimizer's update, such as to clamp a scale; gives numbers to log."""
+        """Run after the optimizer update, for example to clamp a scale; returns numbers to log."""
         return {}
 
     def set_training(self, is_training: bool) -> None:
-        """Put the modules into training or evaluation mode."""
+        """Set training or evaluation mode."""
         self.module.train(is_training)
 
     def running(self) -> AbstractContextManager[object]:
-        """A context around all steps between a start and a stop, such as for compiled layers."""
+        """Return a context that is entered around all steps, for example to compile layers."""
         return nullcontext()
 
     def static_batch(self, batch: B) -> tuple[Hashable, B] | None:
-        """Where steps are recorded: the batch in the memory that a recorded step reads, and a key.
+        """Copy a batch into the memory that a recorded step reads; returns its key and the copy.
 
-        A CUDA graph always computes on the same memory, so each batch is copied there. Batches
-        that need another graph, such as those of another length, have another key. None for a
-        batch that cannot be recorded: its step is computed as usual.
+        A CUDA graph always computes on the same memory. Batches that need another graph, such as
+        those of another length, have another key. None: the step of this batch is not recorded.
         """
         return None
 
-    def recorded_beside(self) -> tuple[Tensor, ...]:
-        """Tensors other than weights that a recorded step changes in place.
+    def recorded_tensors(self) -> tuple[Tensor, ...]:
+        """Return tensors other than weights that a recorded step changes in place.
 
-        Recording takes a step, whose changes of weights, optimizer state and these are undone.
+        Recording takes a step; its changes to weights, optimizer state and these are undone.
         """
         return ()
 
     def extra_state(self) -> dict[str, Any]:
-        """What the next steps need besides weights and optimizer state: tensors or JSON."""
+        """Return what the next steps need besides weights and optimizer state: tensors or JSON."""
         return {}
 
     def load_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what `extra_state` gave."""
+        """Restore what `extra_state` returned."""
 
     def is_evaluated_after(self, step: int) -> bool:
-        """Whether `evaluate` is called after a step."""
+        """Return whether `evaluate` is called after a step."""
         return False
 
     def evaluate(self, steps: int) -> float:
-        """A score of the weights after so many steps, larger is better; the best are saved too."""
+        """Score the weights after `steps` steps, larger is better; the best weights are saved."""
         raise NotImplementedError
 
     def rewind(self, steps: int) -> None:
-        """Called before the first step of a start: forget what was written after so many steps."""
+        """Run when a run starts or resumes: delete what was written for steps after `steps`."""
 
     def out_of_memory(self, batch: B) -> UnbagError:
-        """The error for a batch that the device has no room for."""
+        """Return the error for a batch that does not fit into the device's memory."""
         return UnbagError(
-            f"{self.device} has no room for a batch of {self.name}",
+            f"{self.device} has too little memory for a batch of {self.name}",
             expected="a batch that fits",
-            hint="a smaller batch (--set batch=...), or a smaller model",
+            hint="a smaller batch (--set batch_size=...), or a smaller model",
         )
 
 
 @dataclass(frozen=True)
 class TrainState:
-    """The state of a run, besides its tensors."""
+    """The progress of a run, besides its tensors."""
 
     step: int = 0
-    """Steps that were taken."""
+    """Number of steps taken."""
     best: float | None = None
     """Highest score of an evaluation so far."""
     best_step: int | None = None
     seconds: float = 0.0
-    """Spent on steps, over all starts, without evaluations and saving."""
+    """Time spent on steps, over all starts, without evaluations and saving."""
     waited: float = 0.0
-    """Of these, until data was there."""
+    """Part of it that was spent waiting for data."""
 
 
 OnStep = Callable[[TrainState, Mapping[str, Tensor]], bool]
-"""Called after each step with its numbers, still on the device; True stops the run."""
+"""Called after each step with its numbers, which are still on the device; True stops the run."""
 
 
 class Trainer(Generic[B]):
-    """Takes the steps of one task."""
+    """Runs the steps of one task."""
 
     def __init__(
         self,
@@ -246,8 +245,8 @@ class Trainer(Generic[B]):
             save_minutes: Time between checkpoints.
             uses_tensorboard: Write TensorBoard events into the run folder.
             wandb_project: Log to this project of Weights & Biases.
-            memory: What `shared_memory` gave, for trainers whose recorded steps take turns on a
-                GPU.
+            memory: What `shared_memory` returned, for trainers whose recorded steps take turns on
+                a GPU.
         """
         self.task, self.team = task, team
         self.progress = progress or Silent()
@@ -255,7 +254,7 @@ class Trainer(Generic[B]):
         self.parameters = task.parameters()
         if not self.parameters:
             raise UnbagError(
-                f"everything of {task.name} is frozen", expected="something that is left to train"
+                f"everything of {task.name} is frozen", expected="at least one trainable parameter"
             )
         capturable = task.device if task.is_recorded else ""
         self.optimizer = make_optimizer(self.parameters, task.optimizer, capturable=capturable)
@@ -269,12 +268,12 @@ class Trainer(Generic[B]):
 
     @property
     def is_done(self) -> bool:
-        """Whether the last step was taken."""
+        """True after the last step."""
         return self.state.step >= self.task.optimizer.steps
 
     @property
     def identity(self) -> RunIdentity:
-        """What decides the weights."""
+        """Everything that decides the weights."""
         task = self.task
         return RunIdentity(
             task=task.name,
@@ -291,19 +290,19 @@ class Trainer(Generic[B]):
         facts: Mapping[str, object] | None = None,
         on_step: OnStep | None = None,
     ) -> TrainState:
-        """Take all steps that are left, or those until somebody stops the run.
+        """Take all remaining steps, or until the user stops the run.
 
-        With a folder, the run resumes from the checkpoint there and saves its own; without, it only
-        changes the weights.
+        With a folder, the run resumes from the checkpoint there and saves its own; without one, it
+        only changes the weights.
 
         Args:
             folder: Of `open_run_folder`, of the kind TRAINING.
-            facts: Written to run.json beside the identity.
+            facts: Written to run.json with the identity.
             on_step: Called after each step.
 
         Raises:
-            KeyboardInterrupt: Somebody stopped the run during its last step: there is nothing left
-                to resume here, but the caller should not go on.
+            KeyboardInterrupt: The user stopped the run during its last step. Training is complete,
+                but the caller should not continue.
         """
         is_stopped = False
         if folder is not None:
@@ -313,7 +312,7 @@ class Trainer(Generic[B]):
                 log = self._open_log(folder)
                 stack.callback(log.close)
                 stack.enter_context(self.task.running())
-                # Without a folder nothing could be saved: a signal then ends the caller too.
+                # Without a folder there is nothing to save: a signal ends the caller at once.
                 stopping = Stopping(self.team)
                 if folder is not None:
                     stopping = stack.enter_context(stops_gently(self.team))
@@ -324,8 +323,8 @@ class Trainer(Generic[B]):
                     self._set_state(folder, "stopped")
                     raise self._not_finite(error, folder) from error
                 except UnbagError:
-                    # By data, an evaluation, or a batch that does not fit: steps before it are
-                    # saved, unless the weights are in the middle of an update.
+                    # From data, an evaluation, or a batch that does not fit. The steps before it
+                    # are saved, unless the weights are in the middle of an update.
                     if not self._is_updating:
                         with suppress(UnbagError, NotFiniteError):
                             self._save_last(folder, log)
@@ -340,28 +339,32 @@ class Trainer(Generic[B]):
         return self.state
 
     def train_step(self, batch: B) -> dict[str, Tensor]:
-        """Take one step; gives its numbers, which stay on the device."""
+        """Take one step and return its numbers, which stay on the device."""
         task, step = self.task, self.state.step
         task.before_step(step)
         set_lr(self.optimizer, task.learning_rate(step))
-        # Dropout of a step is the same whether the run was stopped before it or not.
+        # The dropout of a step does not depend on whether the run was stopped before it.
         seed = task.seed * 1_000_003 + step
-        placed = task.static_batch(batch) if task.is_recorded else None
-        if placed is not None and placed[0] not in self._recorded:
-            key, static = placed
+        keyed_batch = task.static_batch(batch) if task.is_recorded else None
+        if keyed_batch is not None and keyed_batch[0] not in self._recorded:
+            key, static = keyed_batch
             self._is_updating = True
-            # With draws of its own, since recording takes a step too. The number of that step stays
-            # in the recording, so that a recorded gradient cannot depend on it.
+            # Recording takes a step too, so it has its own random draws. The step number 0 becomes
+            # part of the recording: a recorded gradient cannot depend on the step.
             with seeded_draws(task.device, seed):
                 self._recorded[key] = Recorded(
                     lambda: self._update(static, 0),
                     self.optimizer,
                     device=task.device,
-                    beside=task.recorded_beside(),
+                    other_tensors=task.recorded_tensors(),
                     memory=self._memory,
                 )
         with seeded_draws(task.device, seed):
-            numbers = self._update(batch, step) if placed is None else self._recorded[placed[0]]()
+            numbers = (
+                self._update(batch, step)
+                if keyed_batch is None
+                else self._recorded[keyed_batch[0]]()
+            )
         self.state = replace(self.state, step=step + 1)
         self._is_updating = False
         return numbers
@@ -386,35 +389,35 @@ class Trainer(Generic[B]):
         save_checkpoint(path, header, groups, previous=previous)
 
     def resume(self, path: Path) -> None:
-        """Restore what `save` wrote; a checkpoint of another run is refused."""
-        found = load_checkpoint(path)
-        earlier = RunIdentity.of_json(found.header["identity"])
+        """Restore what `save` wrote; UnbagError for a checkpoint of another run."""
+        checkpoint = load_checkpoint(path)
+        earlier = RunIdentity.of_json(checkpoint.header["identity"])
         self.identity.require_same(earlier, folder=path.parent, kind=TRAINING)
-        if not found.group(_OPTIMIZER):
+        if not checkpoint.group(_OPTIMIZER):
             raise UnbagError(
-                f"{path} holds no optimizer state, so the steps after it would be other ones",
+                f"{path} holds no optimizer state, so the steps after it would differ",
                 expected=f"a {LAST} that this run saved; {BEST} holds weights only",
                 hint=f"delete {path} to resume from {PREVIOUS}, if that is there, or to start "
                 "again",
             )
-        load_weights(self.task, found, name=self.task.name)
-        load_optimizer_state(self.parameters, self.optimizer, found.group(_OPTIMIZER))
-        self.task.load_extra_state({**found.header["extra"], **found.group(_EXTRA)})
-        self.state = state_of(found)
-        # A recording knows weights and optimizer state by where they were.
+        load_weights(self.task, checkpoint, name=self.task.name)
+        load_optimizer_state(self.parameters, self.optimizer, checkpoint.group(_OPTIMIZER))
+        self.task.load_extra_state({**checkpoint.header["extra"], **checkpoint.group(_EXTRA)})
+        self.state = state_of(checkpoint)
+        # A recording refers to the old memory of the optimizer state.
         self._recorded.clear()
 
     def _update(self, batch: B, step: int) -> dict[str, Tensor]:
-        """The gradient of a batch, and the optimizer's update with it."""
+        """Compute the gradient of a batch and update the weights with it."""
         task, clip_norm = self.task, self.task.optimizer.clip_norm
         numbers = task.gradient(batch, step)
         self._is_updating = True
         if clip_norm is not None or task.logs_gradient:
             weights = self.parameters.values()
-            length = nn.utils.get_total_norm([w.grad for w in weights if w.grad is not None])
+            norm = nn.utils.get_total_norm([w.grad for w in weights if w.grad is not None])
             if clip_norm is not None:
-                nn.utils.clip_grads_with_norm_(weights, clip_norm, length)
-            numbers["gradient"] = length
+                nn.utils.clip_grads_with_norm_(weights, clip_norm, norm)
+            numbers["gradient"] = norm
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         return numbers | task.after_update()
@@ -422,34 +425,34 @@ class Trainer(Generic[B]):
     def _take_steps(
         self, folder: RunFolder | None, log: Log, stopping: Stopping, on_step: OnStep | None
     ) -> bool:
-        """Gives whether somebody asked to stop."""
+        """Take the remaining steps; returns whether the user asked to stop."""
         task, steps = self.task, self.task.optimizer.steps
         first = self.state.step
         task.set_training(True)
-        flow = task.batches(first)
+        batches = task.batches(first)
         total = (steps - first) * task.units_per_step
         with (
             self.progress.task(f"training {task.name}", total) as advance,
-            # Worker processes end with the loop, not when somebody lets go of an error.
-            closing(flow) if isinstance(flow, Generator) else nullcontext(),
+            # Worker processes end with the loop, not when the traceback of an error is released.
+            closing(batches) if isinstance(batches, Generator) else nullcontext(),
         ):
             for step in range(first, steps):
-                began = perf_counter()
-                batch = next(flow)
-                waited = perf_counter() - began
+                started = perf_counter()
+                batch = next(batches)
+                waited = perf_counter() - started
                 rate = task.learning_rate(step)
                 try:
                     numbers = self.train_step(batch)
                 except torch.OutOfMemoryError as error:
                     raise task.out_of_memory(batch) from error
                 state = self.state
-                known: dict[str, float] = {"learning_rate": rate, "waited": state.waited + waited}
+                row: dict[str, float] = {"learning_rate": rate, "waited": state.waited + waited}
                 if task.steps_per_epoch:
-                    known = {"epoch": step / task.steps_per_epoch, **known}
-                log.add(step, {**known, **numbers})
+                    row = {"epoch": step / task.steps_per_epoch, **row}
+                log.add(step, {**row, **numbers})
                 self.state = replace(
                     state,
-                    seconds=state.seconds + perf_counter() - began,
+                    seconds=state.seconds + perf_counter() - started,
                     waited=state.waited + waited,
                 )
                 advance(task.units_per_step)
@@ -462,22 +465,22 @@ class Trainer(Generic[B]):
                     if on_step(self.state, numbers):
                         log.flush()
                         return False
-                    # The caller may have evaluated.
+                    # The caller may have set evaluation mode.
                     task.set_training(True)
                 if stopping.agreed():
                     return True
         return False
 
     def _is_save_due(self, step: int) -> bool:
-        """After each epoch and by the clock; processes need not agree, since one of them saves."""
+        """Return whether to save: after an epoch or `save_minutes`; only the leader writes."""
         per_epoch = self.task.steps_per_epoch
         if per_epoch and (step + 1) % per_epoch == 0:
             return True
         return perf_counter() - self._saved_at > 60 * self._save_minutes
 
     def _save_last(self, folder: RunFolder | None, log: Log) -> None:
-        """Write the log and, unless this step is saved already, the checkpoint."""
-        # First, since it raises for losses that are not finite: those weights must not be saved.
+        """Write the log and, unless this step is already saved, the checkpoint."""
+        # The log first: it raises for losses that are not finite, whose weights must not be saved.
         log.flush()
         if folder is not None and self.team.is_leader and self._saved_step < self.state.step:
             self.save(folder.path / LAST, previous=folder.path / PREVIOUS)
@@ -488,14 +491,14 @@ class Trainer(Generic[B]):
         log.flush()
         score = self.task.evaluate(self.state.step)
         if self.state.best is None or score > self.state.best:
-            before = self.state
-            self.state = replace(before, best=score, best_step=before.step)
+            previous_state = self.state
+            self.state = replace(previous_state, best=score, best_step=previous_state.step)
             try:
                 if folder is not None and self.team.is_leader:
                     self.save(folder.path / BEST, with_optimizer=False)
             except UnbagError:
-                # The checkpoint of this step is saved next and must not name a best that is lost.
-                self.state = before
+                # The checkpoint that is saved next must not name best weights that do not exist.
+                self.state = previous_state
                 raise
 
     def _begin(self, folder: RunFolder, facts: Mapping[str, object]) -> None:
@@ -537,13 +540,13 @@ class Trainer(Generic[B]):
 
     def _not_finite(self, error: NotFiniteError, folder: RunFolder | None) -> UnbagError:
         path = None if folder is None else latest_checkpoint(folder.path)
-        before = "no checkpoint was saved before"
+        checkpoint_text = "no checkpoint was saved before"
         if path is not None:
             step = load_checkpoint(path).header["step"]
-            before = f"the checkpoint of step {step} is whole: {path}"
+            checkpoint_text = f"the checkpoint of step {step} is whole: {path}"
         return UnbagError(
             f"{error.term!r} of {self.task.name} became {error.value} at step {error.step}; "
-            f"{before}",
+            f"{checkpoint_text}",
             expected="finite numbers",
             hint="start again in another folder with a smaller learning rate "
             f"(--set learning_rate={self.task.optimizer.learning_rate / 10:g}) or in "
@@ -551,63 +554,63 @@ class Trainer(Generic[B]):
         )
 
 
-def check_earlier(folder: RunFolder, **known: object) -> None:
-    """Refuse another run's folder, or a damaged checkpoint, before anything long is computed.
+def check_earlier(folder: RunFolder, **fields: object) -> None:
+    """Refuse the folder of another run or a damaged checkpoint before any long computation.
 
-    `known` are those fields of the run's identity that need no data; `Trainer.run` compares all.
+    `fields` are the fields of the run's identity that need no data; `Trainer.run` compares all.
     """
-    found = read_run(folder.path, folder.kind)
-    if found is None:
+    record = read_run(folder.path, folder.kind)
+    if record is None:
         return
-    earlier = RunIdentity.of_json({name: found["identity"].get(name) for name in known})
-    RunIdentity(**known).require_same(earlier, folder=folder.path, kind=folder.kind)
+    earlier = RunIdentity.of_json({name: record["identity"].get(name) for name in fields})
+    RunIdentity(**fields).require_same(earlier, folder=folder.path, kind=folder.kind)
     if (path := latest_checkpoint(folder.path)) is not None:
         load_checkpoint(path)
 
 
-def load_weights(holder: Task[Any] | nn.Module, found: Checkpoint, *, name: str) -> None:
-    """Put the weights of a checkpoint back; weights of another model are refused."""
+def load_weights(holder: Task[Any] | nn.Module, checkpoint: Checkpoint, *, name: str) -> None:
+    """Load the weights of a checkpoint; UnbagError if they are those of another model."""
     try:
-        holder.load_state_dict(dict(found.group(_WEIGHTS)))
+        holder.load_state_dict(dict(checkpoint.group(_WEIGHTS)))
     except RuntimeError as error:
         raise UnbagError(
-            f"the checkpoint holds other weights than {name} has",
+            f"the weights in the checkpoint do not match those of {name}",
             expected="a checkpoint of this model with the same frozen layers and LoRA",
             hint="delete it to start again, or name another folder with --out",
         ) from error
 
 
-def state_of(found: Checkpoint) -> TrainState:
-    """The state of the run when a checkpoint was saved."""
-    return TrainState(**found.header["state"])
+def state_of(checkpoint: Checkpoint) -> TrainState:
+    """Return the state of the run when a checkpoint was saved."""
+    return TrainState(**checkpoint.header["state"])
 
 
 def autocast(device: str, precision: Precision) -> AbstractContextManager[object]:
-    """Products in bfloat16, where asked for."""
+    """Return a context for matrix products in bfloat16; float32 changes nothing."""
     if precision == "float32":
-        # Entering a context that does nothing takes a tenth of a very small step.
+        # Even a disabled autocast context takes a tenth of a very small step.
         return nullcontext()
     return torch.autocast(device.partition(":")[0], torch.bfloat16)
 
 
 @contextmanager
 def seeded_draws(device: str, seed: int) -> Iterator[None]:
-    """Random draws of a seed inside, and generators as they were after it.
+    """Seed torch's generators inside the context and restore them after it.
 
-    What `torch.random.fork_rng` and `torch.manual_seed` do for every device and library, in a
-    hundredth of a step: states of generators lie in the memory of the processor.
+    `torch.random.fork_rng` and `torch.manual_seed` handle every device and library and take longer;
+    this takes a hundredth of a step, since generator states are in CPU memory.
     """
-    every = [torch.default_generator]
+    generators = [torch.default_generator]
     if device.startswith("cuda"):
-        at = torch.device(device).index
-        every.append(
-            torch.cuda.default_generators[torch.cuda.current_device() if at is None else at]
+        index = torch.device(device).index
+        generators.append(
+            torch.cuda.default_generators[torch.cuda.current_device() if index is None else index]
         )
-    before = [one.get_state() for one in every]
-    for one in every:
-        one.manual_seed(seed)
+    states = [generator.get_state() for generator in generators]
+    for generator in generators:
+        generator.manual_seed(seed)
     try:
         yield
     finally:
-        for one, state in zip(every, before, strict=True):
-            one.set_state(state)
+        for generator, state in zip(generators, states, strict=True):
+            generator.set_state(state)

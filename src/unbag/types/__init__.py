@@ -1,4 +1,4 @@
-"""The central types, from files to report: items, models, scores, results, benchmarks."""
+"""The central data types: items, models, scores, results and benchmarks."""
 
 from unbag.types.benchmarks import Benchmark, Download, Errata, Loader, Published
 from unbag.types.items import (

@@ -1,4 +1,4 @@
-"""A benchmark as a value: its loader and metrics, errata, downloads and published numbers."""
+"""Benchmark definitions: loaders, metrics, errata, downloads and published numbers."""
 
 from __future__ import annotations
 
@@ -13,54 +13,54 @@ from unbag.types.scores import MICRO, Aggregate, Metric, TieRule
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A test set as a value: how to load it and how it is judged."""
+    """A test set: how to load it and which metrics measure it."""
 
     name: str
     about: str
-    """One sentence: what a model must know to do well."""
+    """One sentence on what a model must know to do well."""
     load: Loader
-    """The items as the files have them."""
+    """Load the items as the files store them."""
     metrics: tuple[Metric, ...]
     headline: str
     """The metric shown first."""
     aggregates: tuple[Aggregate, ...] = (MICRO,)
-    """The first is the one the field publishes; each gives a result of its own."""
+    """Averaging rules, one result each; the first is the one that papers report."""
     official_ties: TieRule | None = None
-    """The tie rule of the public code, for parity; None: no other rule than ours is known."""
+    """Tie rule of the published code; None if it is not known to differ from ours."""
     cite: str = ""
     licence: str = ""
     files: tuple[str, ...] = ()
-    """What must be in the folder; empty for a benchmark that makes its own data."""
+    """Files that must be in the folder; empty for a benchmark that generates its own data."""
     folder: str = ""
-    """Name of that folder, where several benchmarks share one; else the benchmark's own name."""
+    """Name of that folder if several benchmarks share one; else the benchmark's own name."""
     sources: tuple[str, ...] = ()
-    """Where its images come from; a model trained on one of them deserves a warning."""
+    """Datasets its images come from; a model trained on one of them causes a warning."""
     published: tuple[Published, ...] = ()
     errata: Errata | None = None
     load_training: Loader | None = None
-    """Its training split, for a linear probe; None where it has none."""
+    """Load the training split, for a linear probe; None if there is none."""
     size: int = 0
-    """Items as published, with its errata as published; 0 where that is not known."""
+    """Number of items as published, with the published errata; 0 if unknown."""
     compares_captions: bool = False
-    """Some metric also needs the similarity of captions to each other."""
+    """Whether a metric also needs the similarities between captions."""
     downloads: tuple[Download, ...] = ()
-    """What `unbag data get` fetches."""
+    """Files that `unbag data get` downloads."""
     gated: str = ""
-    """What cannot be fetched without an account or a form, and how to get it."""
+    """What needs an account or a form to download, and how to get it."""
 
     @property
     def place(self) -> str:
-        """The folder of its files, below the one that holds all benchmarks."""
+        """Folder of its files, relative to the folder of all benchmarks."""
         return self.folder or self.name
 
 
 Loader: TypeAlias = Callable[[Path | None], Sequence[Item]]
-"""Takes the folder of a benchmark (None if it makes its own data); opens no image."""
+"""Loads items from the folder of a benchmark (None if it generates its data), opening no image."""
 
 
 @dataclass(frozen=True)
 class Published:
-    """A number from a paper, to stand beside ours."""
+    """A number from a paper, shown beside ours."""
 
     model: str
     metric: str
@@ -70,46 +70,46 @@ class Published:
     aggregate: str = ""
     """The averaging rule the paper used, where it is known."""
     scoring: str = "cosine"
-    """How the number was had from the model, as in `EvalProtocol`."""
+    """How the scores were computed, as in `EvalProtocol`."""
     has_errata: bool = False
-    """The source mended the benchmark's known label errors first."""
+    """Whether the source corrected the benchmark's known label errors first."""
     digits: int = 1
-    """Decimals of the percentage as it was printed: it is known to half a unit of the last."""
+    """Decimals of the printed percentage: the value is known to half a unit of the last digit."""
     note: str = ""
-    """What else the source did otherwise than we do, such as drawing a sample."""
+    """Other differences from our evaluation, such as using a sample of the items."""
 
     @property
     def half(self) -> float:
-        """Half a unit of the last digit, as a fraction: the number may be off by this much."""
+        """Half a unit of the last digit, as a fraction: the rounding error of the number."""
         return float(0.5 * 10.0 ** (-self.digits - 2))
 
 
 @dataclass(frozen=True)
 class Errata:
-    """Known errors of a benchmark's files, mended."""
+    """Corrections of known errors in a benchmark's files."""
 
     name: str
-    """Short; it becomes part of a result's key."""
+    """Short name; part of a result's key."""
     about: str
-    """What is wrong in the files and how it is mended, with who found it."""
+    """What is wrong in the files, who found it, and how it is corrected."""
     load: Loader
-    """As the benchmark's own, with the errors mended."""
+    """Load the items with the errors corrected."""
     is_published: bool = False
-    """The field's numbers have them mended, so they are mended unless the user says otherwise."""
+    """Whether papers report corrected numbers; then the errata apply unless the user declines."""
 
 
 @dataclass(frozen=True)
 class Download:
-    """A file that anyone may fetch."""
+    """A file that can be downloaded without an account."""
 
     url: str
     to: str
-    """Where it goes, below the folder that --data names: sugarcrepe/add_att.json."""
+    """Destination relative to the --data folder: sugarcrepe/add_att.json."""
     sha256: str = ""
-    """Empty where the source publishes none and none could be computed; then size is checked."""
+    """Empty if unknown; then only the size is checked."""
     size: int = 0
-    """Bytes; 0 where it is not known."""
+    """Bytes; 0 if unknown."""
     unpack: str = ""
-    """For an archive: the folder, below that of --data, its members go to; else empty."""
+    """For an archive: the folder to unpack to, relative to --data; else empty."""
     has_images: bool = False
-    """Images are gigabytes: they are fetched only where the user asks for them."""
+    """Whether it holds images: gigabytes, downloaded only if the user asks for them."""

@@ -1,4 +1,4 @@
-"""Test items and what they are made of (images, captions, questions), and edits of captions.
+"""Test items with their images, captions and questions, and edits of captions.
 
 Dimensions: P images, C captions, T true cells.
 """
@@ -25,21 +25,21 @@ BoolArray: TypeAlias = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Item:
-    """One test question: images, captions, and which belong together."""
+    """One test item: images, captions, and which of them match."""
 
     id: str
     images: tuple[ImageSource, ...]
     captions: tuple[Caption, ...]
     truth: Truth
     """[P, C]: bool, or float ratings, or Sparse. By convention the original caption comes first,
-    and any further true caption of a one-picture item is a hard positive."""
+    and any further true caption of a one-image item is a hard positive."""
     question: Question | None = None
     group: str = ""
-    """Items with the same group are judged together (NaturalBench) and resampled together."""
+    """Items with the same group are measured together (NaturalBench) and resampled together."""
     tags: Mapping[str, str] = field(default_factory=dict)
-    """What results are broken down by, such as {"relation": "left of"}."""
+    """Categories that results are broken down by, such as {"relation": "left of"}."""
     kinds: tuple[str, ...] = ()
-    """What each caption is ("original", "swap_attributes", "synonym"); empty when not known."""
+    """Kind of each caption ("original", "swap_attributes", "synonym"); empty if unknown."""
 
     def __post_init__(self) -> None:
         captions: object = self.captions
@@ -49,39 +49,39 @@ class Item:
                 expected="a tuple of captions",
                 hint=f"write ({captions!r},)",
             )
-        given: object = self.truth
-        is_ready = isinstance(given, Sparse) or getattr(given, "dtype", None) == np.bool_
+        raw_truth: object = self.truth
+        is_ready = isinstance(raw_truth, Sparse) or getattr(raw_truth, "dtype", None) == np.bool_
         if not is_ready:
-            truth = np.asarray(given)
+            truth = np.asarray(raw_truth)
             if truth.dtype != np.bool_:
                 truth = truth.astype(np.float64)
             object.__setattr__(self, "truth", truth)
         expected = (len(self.images), len(self.captions))
-        found = tuple(self.truth.shape)
-        if found != expected or 0 in expected:
+        shape = tuple(self.truth.shape)
+        if shape != expected or 0 in expected:
             raise UnbagError(
-                f"item {self.id!r}: truth has shape {found}",
+                f"item {self.id!r}: truth has shape {shape}",
                 expected=f"images x captions = {expected}, neither empty",
                 hint="check the loader of this benchmark",
             )
         if self.kinds and len(self.kinds) != len(self.captions):
             raise UnbagError(
                 f"item {self.id!r}: {len(self.kinds)} kinds for {len(self.captions)} captions",
-                expected="one kind a caption, or none at all",
+                expected="one kind per caption, or none at all",
             )
 
 
 @runtime_checkable
 class ImageSource(Protocol):
-    """An image not yet opened."""
+    """An image that is opened on demand."""
 
     @property
     def key(self) -> str:
-        """Identity of the content, for caching: equal keys mean equal pixels."""
+        """Cache key of the content: equal keys mean equal pixels."""
 
     @property
     def name(self) -> str:
-        """What to call it in a message: a path, or where in the world it comes from."""
+        """Name for messages: a path, or the place in the world it comes from."""
 
     def open(self) -> Image:
         """Decode to RGB. Raises OSError or ValueError when the image is damaged."""
@@ -89,14 +89,14 @@ class ImageSource(Protocol):
 
 @dataclass(frozen=True)
 class Ensemble:
-    """A caption that is the average of several prompts, as class names with templates are."""
+    """A caption that is the average of several prompts, such as a class name with templates."""
 
     name: str
     prompts: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        given: object = self.prompts
-        if isinstance(given, str) or not given:
+        prompts: object = self.prompts
+        if isinstance(prompts, str) or not prompts:
             raise UnbagError(
                 f"ensemble {self.name!r} has no prompts",
                 expected="at least one prompt",
@@ -108,27 +108,27 @@ Caption: TypeAlias = str | Ensemble
 
 
 def prompts_of(caption: Caption) -> tuple[str, ...]:
-    """The texts of a caption: one, or the prompts of an ensemble."""
+    """Return the texts of a caption: itself, or the prompts of an ensemble."""
     return caption.prompts if isinstance(caption, Ensemble) else (caption,)
 
 
 def text_of(caption: Caption) -> str:
-    """A caption as one string; an ensemble is known by its name."""
+    """Return a caption as one string: an ensemble by its name."""
     return caption.name if isinstance(caption, Ensemble) else caption
 
 
 @dataclass(frozen=True)
 class Question:
-    """What a chat model is asked about the image; the item's captions are then the answers."""
+    """A question about the image for a chat model; the item's captions are the answers."""
 
     text: str
     options: tuple[str, ...] = ()
-    """The choices as they are shown (letters, phrases); empty for a yes/no or free question."""
+    """The options as shown (letters, phrases); empty for a yes/no or open question."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sparse:
-    """Truth of a large item: only the cells that are true (or rated), as row and column indices."""
+    """Truth of a large item as the row and column indices of its true cells."""
 
     shape: tuple[int, int]
     row_T: IntArray
@@ -139,7 +139,7 @@ Truth: TypeAlias = BoolArray | FloatArray | Sparse
 
 
 class Query(NamedTuple):
-    """One thing to score."""
+    """An image and a caption to score."""
 
     image: ImageSource
     caption: Caption
@@ -151,10 +151,10 @@ class Given:
     """A caption to edit."""
 
     id: str
-    """With the seed it decides what is drawn."""
+    """Decides the random choices, together with the seed."""
     text: str
     others: tuple[str, ...] = ()
-    """Other captions of the same image: what they say is no hard negative."""
+    """Other captions of the same image; a text among them is no hard negative."""
 
 
 @dataclass(frozen=True)
@@ -163,10 +163,10 @@ class Edited:
 
     id: str
     text: str
-    """As it was edited: in one line, with single spaces. Changes count its characters."""
+    """The text that was edited, on one line with single spaces; `Change` indexes its characters."""
     edits: tuple[Edit, ...] = ()
     skipped: str = ""
-    """Why it was not edited at all; empty if it was, even without success."""
+    """Why the caption was not tried; empty if it was, even if no edit was possible."""
 
 
 @dataclass(frozen=True)
@@ -177,15 +177,15 @@ class Edit:
     kind: str
     is_positive: bool
     span: tuple[int, int] = (0, 0)
-    """Characters of the original caption from the first to the last that were changed; not written
-    to files, where `changes` say it."""
+    """Range of changed characters in the original caption. Not written to files, since it follows
+    from `changes`."""
     changes: tuple[Change, ...] = ()
-    """What was done to the original, from left to right: applied to it they give `text`.
-    Empty where the caption was said anew, as in the world."""
+    """Changes from left to right that turn the original into `text`. Empty if the caption was
+    generated anew, as in the world."""
 
 
 class Change(NamedTuple):
-    """Characters of a caption and what stands there instead; start == end inserts."""
+    """A replacement of characters start to end of a caption; start == end inserts."""
 
     start: int
     end: int

@@ -1,7 +1,7 @@
-"""JSON of dataclasses, by cattrs: written in the order of their fields, read back strictly.
+"""Dataclasses to JSON and back with cattrs: written in field order, read strictly.
 
-JSON has no NaN: a number that could not be measured is written as null. A missing field or a
-wrong type is a `UnbagError` that names the field by its path, what was found and what is expected.
+JSON has no NaN, so a number that could not be measured is written as null. A missing field or a
+wrong type raises a `UnbagError` with the path of the field, the value and what is expected.
 """
 
 from __future__ import annotations
@@ -22,60 +22,60 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 JsonObject = dict[str, object]
-"""An object as the json module writes and reads it."""
-_UNWRITTEN: Mapping[type, frozenset[str]] = {
-    # The record is written once a run and not once a result.
+"""A JSON object as the json module reads and writes it."""
+_OMITTED_FIELDS: Mapping[type, frozenset[str]] = {
+    # The record is written once per run, not with every result.
     Result: frozenset({"run"}),
     Edit: frozenset({"span"}),
 }
-_WAY_OUT = "check the file: it was cut short, changed, or written by another version"
+_HINT = "check the file: it was cut short, changed, or written by another version"
 _NOUNS = {dict: "an object", list: "a list", type(None): "null"}
 
 
 def to_json(value: object) -> Any:
-    """Objects, lists, texts and numbers that the json module writes; null for NaN and infinity."""
+    """Convert to what the json module writes; NaN and infinity become null."""
     return _converter().unstructure(value)
 
 
 def from_json(kind: type[T], value: object, where: str, *, is_closed: bool = False) -> T:
-    """Read what `to_json` wrote, or a value of any other file: every field must be there.
+    """Convert JSON to `kind`; every field must be present.
 
     Args:
-        kind: A dataclass, or a type such as `str` or `dict[str, tuple[float, ...]]`; None is
-            read from null, and NaN where a number is wanted.
-        value: What the json module read.
-        where: What messages call it; the path to a field follows.
-        is_closed: Refuse fields that the class does not have, instead of passing over them.
+        kind: A dataclass, or a type such as `str` or `dict[str, tuple[float, ...]]`. Null is
+            read as None, or as NaN where a number is expected.
+        value: A value that the json module read.
+        where: Start of the path that messages give.
+        is_closed: Raise an error for fields that the class does not have instead of ignoring them.
     """
     if kind is str and isinstance(value, str) and value.isascii():
-        # Files have millions of them.
+        # Fast path: files have millions of strings.
         return value  # type: ignore[return-value]
     try:
         return _converter(is_closed).structure(value, kind)
     except (_NotReadError, ExceptionGroup) as error:
-        raise _explained(error, where) from None
+        raise _to_unbag_error(error, where) from None
 
 
 def read_field(record: object, name: str, kind: type[T], where: str) -> T:
-    """Read one field of an object of a foreign file, of which no more needs to be known."""
+    """Read one field of a JSON object and ignore the others."""
     if not isinstance(record, dict):
         raise wrong(where, found=record, expected="an object")
     if name not in record:
-        raise _explained(_NotReadError.missing(name), where)
+        raise _to_unbag_error(_NotReadError.missing(name), where)
     value = record[name]
-    # Files have millions of them: the path is put together only for a message.
+    # Fast path: files have millions of strings, and the path is needed only for messages.
     if kind is str and isinstance(value, str) and value.isascii():
         return value  # type: ignore[return-value]
     return from_json(kind, value, f"{where}.{name}")
 
 
 def wrong(where: str, *, found: object, expected: str) -> UnbagError:
-    """The error for a value that does not fit, naming the field it stands in."""
-    return _explained(_NotReadError.of(found, expected), where)
+    """Return the error for a field with a wrong value."""
+    return _to_unbag_error(_NotReadError.of(found, expected), where)
 
 
 def is_whole_text(text: str) -> bool:
-    """Whether UTF-8 can write it: an escape in JSON may name half of a surrogate pair."""
+    """Return whether UTF-8 can encode it: a JSON escape may name half of a surrogate pair."""
     if text.isascii():
         return True
     try:
@@ -86,11 +86,11 @@ def is_whole_text(text: str) -> bool:
 
 
 class _NotReadError(Exception):
-    """A value that does not fit; `said` follows the path to it."""
+    """A wrong value; `message` follows the path to it."""
 
-    def __init__(self, said: str, expected: str) -> None:
-        super().__init__(said)
-        self.said, self.expected = said, expected
+    def __init__(self, message: str, expected: str) -> None:
+        super().__init__(message)
+        self.message, self.expected = message, expected
 
     @classmethod
     def of(cls, found: object, expected: str) -> _NotReadError:
@@ -101,8 +101,8 @@ class _NotReadError(Exception):
         return cls(f".{name} is missing", f"an object with the field {name!r}")
 
 
-def _explained(error: Exception, where: str) -> UnbagError:
-    """The first thing that was wrong, with its path."""
+def _to_unbag_error(error: Exception, where: str) -> UnbagError:
+    """Convert the first of the errors to a UnbagError with the path of the field."""
     from cattrs import AttributeValidationNote, IterableValidationNote
 
     while isinstance(error, ExceptionGroup):
@@ -113,10 +113,10 @@ def _explained(error: Exception, where: str) -> UnbagError:
             elif isinstance(note, IterableValidationNote):
                 where += f"[{note.index}]" if isinstance(note.index, int) else f".{note.index}"
     if isinstance(error, _NotReadError):
-        return UnbagError(f"field {where}{error.said}", expected=error.expected, hint=_WAY_OUT)
+        return UnbagError(f"field {where}{error.message}", expected=error.expected, hint=_HINT)
     if isinstance(error, UnbagError):
         return error
-    return UnbagError(f"field {where} cannot be read: {error}", hint=_WAY_OUT)
+    return UnbagError(f"field {where} cannot be read: {error}", hint=_HINT)
 
 
 @cache
@@ -125,26 +125,31 @@ def _converter(is_closed: bool = False) -> Converter:
     from cattrs.cols import is_namedtuple
 
     # Tuples become lists, as JSON gives them back.
-    made = Converter(forbid_extra_keys=is_closed, unstruct_collection_overrides={tuple: list})
-    made.register_unstructure_hook(float, _finite)
-    made.register_unstructure_hook(Counter, lambda counts: dict(counts.most_common()))
-    made.register_unstructure_hook_factory(is_dataclass, _writer_of)
-    made.register_structure_hook_factory(is_dataclass, _reader_of)
-    made.register_structure_hook(str, _read_text)
-    made.register_structure_hook(int, _exactly(int, "a whole number"))
-    made.register_structure_hook(bool, _exactly(bool, "true or false"))
-    made.register_structure_hook(float, _read_number)
-    made.register_structure_hook_func(lambda kind: kind is object, lambda value, _: value)
-    made.register_structure_hook_factory(lambda kind: _origin(kind) is Literal, _choice_of)
-    made.register_structure_hook_factory(lambda kind: _origin(kind) in (tuple, list), _list_of)
-    made.register_structure_hook_factory(is_namedtuple, _named_tuple_of)
-    made.register_structure_hook_factory(
-        lambda kind: _origin(kind) in (dict, Mapping, Counter), _mapping_of
+    converter = Converter(forbid_extra_keys=is_closed, unstruct_collection_overrides={tuple: list})
+    converter.register_unstructure_hook(float, _finite)
+    converter.register_unstructure_hook(Counter, lambda counts: dict(counts.most_common()))
+    converter.register_unstructure_hook_factory(is_dataclass, _writer_of)
+    converter.register_structure_hook_factory(is_dataclass, _reader_of)
+    converter.register_structure_hook(str, _read_text)
+    converter.register_structure_hook(int, _reader_of_type(int, "a whole number"))
+    converter.register_structure_hook(bool, _reader_of_type(bool, "true or false"))
+    converter.register_structure_hook(float, _read_number)
+    converter.register_structure_hook_func(lambda kind: kind is object, lambda value, _: value)
+    converter.register_structure_hook_factory(
+        lambda kind: _origin(kind) is Literal, _reader_of_literal
     )
-    return made
+    converter.register_structure_hook_factory(
+        lambda kind: _origin(kind) in (tuple, list), _reader_of_list
+    )
+    converter.register_structure_hook_factory(is_namedtuple, _reader_of_named_tuple)
+    converter.register_structure_hook_factory(
+        lambda kind: _origin(kind) in (dict, Mapping, Counter), _reader_of_mapping
+    )
+    return converter
 
 
 def _origin(kind: Any) -> Any:
+    # get_origin itself has no type that suits every check here.
     return get_origin(kind)
 
 
@@ -152,33 +157,33 @@ def _finite(number: float) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _writer_of(kind: type[Any], made: Converter) -> Callable[[Any], JsonObject]:
+def _writer_of(kind: type[Any], converter: Converter) -> Callable[[Any], JsonObject]:
     from cattrs.gen import make_dict_unstructure_fn
 
-    write = make_dict_unstructure_fn(kind, made, **_unwritten(kind))
+    write = make_dict_unstructure_fn(kind, converter, **_omissions(kind))
     if kind is not Reference:
         return write
 
-    def written(one: Reference) -> JsonObject:
-        made = write(one)
-        doubts = made.pop("doubts")
-        # It follows from the others, and is written for other programs.
-        return {**made, "is_inside": one.is_inside, "doubts": doubts}
+    def write_reference(reference: Reference) -> JsonObject:
+        record = write(reference)
+        doubts = record.pop("doubts")
+        # Derived from the other fields, and written for other programs.
+        return {**record, "is_inside": reference.is_inside, "doubts": doubts}
 
-    return written
+    return write_reference
 
 
-def _reader_of(kind: type[Any], made: Converter) -> Callable[[Any, Any], Any]:
+def _reader_of(kind: type[Any], converter: Converter) -> Callable[[Any, Any], Any]:
     from cattrs.gen import make_dict_structure_fn
 
-    overrides = _unwritten(kind)
-    read = make_dict_structure_fn(kind, made, **overrides)
-    names = [one.name for one in fields(kind) if one.init and one.name not in overrides]
+    overrides = _omissions(kind)
+    read = make_dict_structure_fn(kind, converter, **overrides)
+    names = [field.name for field in fields(kind) if field.init and field.name not in overrides]
 
     def checked(value: object, _: object) -> Any:
         if not isinstance(value, dict):
             raise _NotReadError.of(value, "an object")
-        # The library would put defaults in the place of what is missing.
+        # cattrs would fill missing fields with defaults.
         for name in names:
             if name not in value:
                 raise _NotReadError.missing(name)
@@ -187,22 +192,22 @@ def _reader_of(kind: type[Any], made: Converter) -> Callable[[Any, Any], Any]:
     return checked
 
 
-def _unwritten(kind: type[Any]) -> dict[str, Any]:
+def _omissions(kind: type[Any]) -> dict[str, Any]:
     from cattrs.gen import override
 
-    return {name: override(omit=True) for name in _UNWRITTEN.get(kind, ())}
+    return {name: override(omit=True) for name in _OMITTED_FIELDS.get(kind, ())}
 
 
 def _read_text(value: object, _: object) -> str:
     if not isinstance(value, str):
-        raise _NotReadError.of(value, "a text")
+        raise _NotReadError.of(value, "a string")
     if not is_whole_text(value):
         raise _NotReadError.of(value, "whole characters: this holds half of one")
     return value
 
 
-def _exactly(kind: type, expected: str) -> Callable[[object, object], Any]:
-    """The library would convert, and True is an int to Python."""
+def _reader_of_type(kind: type, expected: str) -> Callable[[object, object], Any]:
+    """Read exactly this type: cattrs would convert, and True is an int in Python."""
 
     def read(value: object, _: object) -> object:
         if type(value) is not kind:
@@ -220,52 +225,52 @@ def _read_number(value: object, _: object) -> float:
     return float(value)
 
 
-def _choice_of(kind: Any) -> Callable[[object, object], object]:
-    known = get_args(kind)
+def _reader_of_literal(kind: Any) -> Callable[[object, object], object]:
+    choices = get_args(kind)
 
     def read(value: object, _: object) -> object:
-        if value not in known:
-            raise _NotReadError.of(value, f"one of {', '.join(map(str, known))}")
+        if value not in choices:
+            raise _NotReadError.of(value, f"one of {', '.join(map(str, choices))}")
         return value
 
     return read
 
 
-def _list_of(kind: Any, made: Converter) -> Callable[[Any, Any], Any]:
+def _reader_of_list(kind: Any, converter: Converter) -> Callable[[Any, Any], Any]:
     from cattrs.cols import homogenous_tuple_structure_factory, list_structure_factory
 
     read: Callable[[Any, Any], Any]
-    if get_origin(kind) is list:
-        read = list_structure_factory(kind, made)
+    if _origin(kind) is list:
+        read = list_structure_factory(kind, converter)
     elif Ellipsis in get_args(kind):
-        read = homogenous_tuple_structure_factory(kind, made)
+        read = homogenous_tuple_structure_factory(kind, converter)
     else:
-        read = made.gen_structure_hetero_tuple(kind)
-    return _only(list, "a list", read)
+        read = converter.gen_structure_hetero_tuple(kind)
+    return _checked_reader(list, "a list", read)
 
 
-def _named_tuple_of(kind: Any, made: Converter) -> Callable[[Any, Any], Any]:
-    # The library's own hook does not resolve annotations that are written as text.
+def _reader_of_named_tuple(kind: Any, converter: Converter) -> Callable[[Any, Any], Any]:
+    # The hook of cattrs does not resolve annotations that are strings.
     types: Any = tuple(get_type_hints(kind).values())
-    read = made.get_structure_hook(tuple[types])
+    read = converter.get_structure_hook(tuple[types])
     return lambda value, _: kind(*read(value, kind))
 
 
-def _mapping_of(kind: Any, made: Converter) -> Callable[[Any, Any], Any]:
+def _reader_of_mapping(kind: Any, converter: Converter) -> Callable[[Any, Any], Any]:
     from cattrs.cols import mapping_structure_factory
 
-    if get_origin(kind) is Counter:
-        return _only(dict, "an object", made.gen_structure_counter(kind))
-    return _only(dict, "an object", mapping_structure_factory(kind, made))
+    if _origin(kind) is Counter:
+        return _checked_reader(dict, "an object", converter.gen_structure_counter(kind))
+    return _checked_reader(dict, "an object", mapping_structure_factory(kind, converter))
 
 
-def _only(
-    wanted: type, expected: str, read: Callable[[Any, Any], Any]
+def _checked_reader(
+    expected_type: type, expected: str, read: Callable[[Any, Any], Any]
 ) -> Callable[[Any, Any], Any]:
-    """The library would take a text for a list of letters."""
+    """Check the type first: cattrs would read a string as a list of letters."""
 
     def checked(value: object, kind: object) -> Any:
-        if not isinstance(value, wanted):
+        if not isinstance(value, expected_type):
             raise _NotReadError.of(value, expected)
         return read(value, kind)
 

@@ -1,6 +1,6 @@
 """The interfaces of scorers, encoders and chat models, and the tensors that they exchange.
 
-Protocols: there is nothing to inherit, matching attributes are enough.
+The interfaces are protocols: a class needs the methods and attributes, and inherits nothing.
 
 Dimensions: N images or captions, D embedding, L tokens or patches, W width, B batch, K edits of a
 caption.
@@ -24,40 +24,40 @@ if TYPE_CHECKING:
 
 
 class Named(Protocol):
-    """What all scorers and models have."""
+    """The name and fingerprint that all scorers and models have."""
 
     @property
     def name(self) -> str:
-        """What a table calls it."""
+        """Name in tables."""
 
     @property
     def fingerprint(self) -> str:
-        """Of all that decides a number: weights, architecture, tokenizer, image preparation ..."""
+        """Hash of all that decides a score: weights, config, tokenizer, image preparation ..."""
 
 
 @runtime_checkable
 class Scorer(Named, Protocol):
-    """Gives one number for each query; larger means the caption fits better."""
+    """Gives one score per query; larger means a better match."""
 
     @property
     def scoring(self) -> str:
-        """How the number is had, for the protocol: cosine, yes-probability, caption only ..."""
+        """How scores are computed, for the protocol: cosine, yes-probability, caption only ..."""
 
     @property
     def is_blind(self) -> bool:
-        """True if the image is never looked at."""
+        """True if scores ignore the image."""
 
     def score(self, queries: Sequence[Query]) -> Numbers:
-        """As many numbers as queries, in their order."""
+        """Return one score per query, in order."""
 
 
 @runtime_checkable
 class EmbeddingScorer(Scorer, Protocol):
-    """A scorer that only needs one vector for each input: the evaluation embeds, it compares."""
+    """A scorer that compares vectors; the evaluation computes one vector per input."""
 
     @property
     def encoder(self) -> DualEncoder:
-        """Where the vectors come from."""
+        """The model that computes the vectors."""
 
     def compare(self, image_ND: Tensor, caption_ND: Tensor) -> Tensor:
         """Score image i with caption i, [N]."""
@@ -68,26 +68,26 @@ class EmbeddingScorer(Scorer, Protocol):
 
 @runtime_checkable
 class FittedScorer(EmbeddingScorer, Protocol):
-    """An embedding scorer that knows its captions by itself: only images are embedded."""
+    """An embedding scorer with its own caption vectors: the encoder embeds only images."""
 
     def caption_vectors(self, captions: Sequence[Caption]) -> Tensor:
-        """What `compare` gets in place of the encoder's vectors, a row a caption."""
+        """Return the caption vectors for `compare`, one row per caption."""
 
 
 @runtime_checkable
 class MatrixScorer(Scorer, Protocol):
-    """A scorer that can fill a whole matrix cheaply; retrieval needs it."""
+    """A scorer that computes whole matrices efficiently, as retrieval needs."""
 
     def score_matrix(self, images: Sequence[ImageSource], captions: Sequence[Caption]) -> Tensor:
-        """The scores of all pairs, [images, captions]."""
+        """Return the scores of all pairs, [images, captions]."""
 
 
 @runtime_checkable
 class ItemScorer(Scorer, Protocol):
-    """A scorer that must see a whole item: options shown together, answers that are parsed."""
+    """A scorer of whole items, for options shown together and answers that are parsed."""
 
     def score_items(self, items: Sequence[Item]) -> Sequence[Scores]:
-        """Scores of each item, in their order, with answers and unread answers where it has any.
+        """Return the scores of each item in order, with raw and unparsed answers if there are any.
 
         An image that cannot be opened raises OSError or ValueError, as `open` does.
         """
@@ -95,92 +95,92 @@ class ItemScorer(Scorer, Protocol):
 
 @runtime_checkable
 class DualEncoder(Named, Protocol):
-    """One vector for an image, one for a caption. Vectors come with unit norm, float32, on CPU."""
+    """Encodes images and captions to unit vectors in one space, float32 on the CPU."""
 
     @property
     def device(self) -> str:
-        """Where it computes, such as cpu or cuda:0."""
+        """Device it computes on, such as cpu or cuda:0."""
 
     @property
     def scale(self) -> float:
-        """Inverse temperature of the training loss; 1 if there was none."""
+        """Inverse temperature of the training loss; 1 if there is none."""
 
     @property
     def bias(self) -> float:
-        """Added to scaled similarities by sigmoid models; 0 for the others."""
+        """Bias that sigmoid models add to scaled similarities; 0 for other models."""
 
     @property
     def context(self) -> int:
-        """Tokens a caption can have, special ones included; longer captions are cut."""
+        """Maximum tokens of a caption, special tokens included; longer captions are truncated."""
 
     def prepare(self, image: Image) -> Tensor:
-        """Pixels as the image encoder wants them. Runs in reader threads, so it must be pure."""
+        """Return the pixels for the image encoder. Runs in reader threads, so it must be pure."""
 
     def count_tokens(self, captions: Sequence[str]) -> list[int]:
-        """Tokens of each caption before cutting, special ones included."""
+        """Return the tokens of each caption before truncation, special tokens included."""
 
     def encode_images(self, pixels: Tensor) -> Tensor:
-        """[N, ...] prepared images to [N, D]."""
+        """Encode prepared images [N, ...] to [N, D]."""
 
     def encode_texts(self, captions: Sequence[str]) -> Tensor:
-        """N captions to [N, D]."""
+        """Encode N captions to [N, D]."""
 
 
 @runtime_checkable
 class TokenEncoder(DualEncoder, Protocol):
-    """A dual encoder that also shows what stands before pooling."""
+    """A dual encoder that also gives the vectors before pooling."""
 
     def encode_patches(self, pixels: Tensor) -> TokenFeatures:
-        """Patch vectors in the joint space, without the pooled one."""
+        """Encode patches in the joint space, without the pooled vector."""
 
     def encode_tokens(self, captions: Sequence[str]) -> TokenFeatures:
-        """Word vectors in the joint space."""
+        """Encode tokens in the joint space."""
 
 
 @dataclass(frozen=True, eq=False)
 class TokenFeatures:
-    """Vectors of the patches of N images or of the words of N captions."""
+    """Vectors of the patches of N images or of the tokens of N captions."""
 
     vector_NLW: Tensor
-    """Patches, rows from the top left, or words, special ones included where the model has them."""
+    """Patches row by row from the top left, or tokens including special ones."""
     mask_NL: Tensor
-    """True where there is one."""
+    """True at patches and tokens, False at padding."""
     pooled_NW: Tensor | None = None
-    """What the model itself reads out (CLS, end token, mean), in the same space. None where it was
-    not at hand in the same pass, or there is no such place before the last layer."""
+    """The vector that the model itself pools (CLS, end token, mean), in the same space. None if the
+    same pass does not give it, or if a layer before the last has no such vector."""
     mark_NL: Tensor | None = None
-    """Numbers that a reader's own view puts on tokens, such as which word stands there."""
+    """Numbers that a view assigns to tokens, such as which word each one belongs to."""
 
     def __len__(self) -> int:
-        """Images or captions."""
+        """Number of images or captions."""
         return len(self.vector_NLW)
 
     @property
     def pooled(self) -> Tensor:
-        """`pooled_NW`, where it is known that there is one."""
+        """`pooled_NW`, asserted to be present."""
         assert self.pooled_NW is not None
         return self.pooled_NW
 
     @property
     def device(self) -> torch.device:
-        """Where the tensors are."""
+        """Device of the tensors."""
         return self.vector_NLW.device
 
     @property
     def nbytes(self) -> int:
-        """Memory that they take."""
+        """Memory of the tensors in bytes."""
         return sum(value.nbytes for value in self.tensors().values())
 
     def tensors(self) -> dict[str, Tensor]:
-        """Those that are there, by the names of the fields."""
+        """Return the tensors that are present, by field name."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
-    def rows(self, at: Tensor | slice) -> TokenFeatures:
-        """Some of them, in the order asked for."""
-        return TokenFeatures(**{name: value[at] for name, value in self.tensors().items()})
+    def rows(self, index: Tensor | slice) -> TokenFeatures:
+        """Return the rows at `index`."""
+        return TokenFeatures(**{name: value[index] for name, value in self.tensors().items()})
 
     def to(self, device: str, dtype: torch.dtype | None = None) -> TokenFeatures:
-        """On a device; vectors in `dtype` if one is named."""
+        """Move to a device, and convert vectors to `dtype` if given."""
         return TokenFeatures(
             **{
                 name: value.to(device=device, dtype=dtype if name in _VECTORS else None)
@@ -194,70 +194,70 @@ _VECTORS = frozenset({"vector_NLW", "pooled_NW"})
 
 @runtime_checkable
 class PaddedEncoder(TokenEncoder, Protocol):
-    """A token encoder that also shows what its text encoder makes of padding."""
+    """A token encoder that also gives the vectors at padding tokens."""
 
     def encode_padded(self, captions: Sequence[str], *, length: int) -> TokenFeatures:
-        """Word vectors [N, length, D], of padding too; the mask is True at the caption's own.
+        """Encode tokens and padding to [N, length, D]; the mask is True at tokens of the caption.
 
-        A caption beyond `length` tokens is cut as the model's own tokenizer cuts. There are fewer
-        columns where the encoder takes fewer tokens or leaves padding out.
+        A caption of more than `length` tokens is truncated as by the model's tokenizer. There are
+        fewer columns if the encoder takes fewer tokens or leaves padding out.
         """
 
 
 @runtime_checkable
 class LayerEncoder(DualEncoder, Protocol):
-    """A dual encoder that shows what stands after each layer."""
+    """A dual encoder that gives the hidden states after each layer."""
 
     def image_layers(self, pixels: Tensor) -> Layers:
-        """[N, ...] prepared images, layer by layer."""
+        """Return the hidden states of prepared images [N, ...] by layer."""
 
     def text_layers(self, captions: Sequence[str]) -> Layers:
-        """N captions, layer by layer."""
+        """Return the hidden states of N captions by layer."""
 
 
 @dataclass(frozen=True, eq=False)
 class Layers:
-    """What stands after each layer of an encoder, not at unit norm.
+    """Hidden states after each layer of an encoder, not normalized.
 
-    The first is what enters the first block (positions included), the last what the projection
-    into the joint space is given, after the last norm: an encoder of K blocks has K + 2. Layers
-    have the same places; widths may differ.
+    The first is the input of the first block, with positions. The last is the input of the
+    projection into the joint space, after the last norm. So an encoder of K blocks has K + 2
+    layers. All layers have the same number of patches or tokens; widths may differ.
     """
 
     vector_NLW: tuple[Tensor, ...]
-    """Patches or words, without what only pools (CLS); one for each layer, [N, L, W]."""
+    """Patches or tokens without a pooling token (CLS), one tensor [N, L, W] per layer."""
     pooled_NW: tuple[Tensor | None, ...]
-    """The vector that is read out: CLS or end token at that layer, or the mean where an encoder
-    reads out by one (`photo:`). None where it has no such place before its last layer (attention
-    pooling, maps of ALIGN)."""
+    """The pooled vector: CLS or end token at that layer, or the mean if the encoder pools by the
+    mean (`photo:`). None before the last layer of an encoder that has no such vector there
+    (attention pooling, maps of ALIGN)."""
     mask_NL: Tensor
-    """True where there is a patch or word."""
+    """True at patches and tokens, False at padding."""
 
     def __len__(self) -> int:
-        """Layers."""
+        """Number of layers."""
         return len(self.vector_NLW)
 
     def __getitem__(self, layer: int) -> TokenFeatures:
-        """One layer; -1 is the last."""
+        """Return one layer; -1 is the last."""
         return TokenFeatures(self.vector_NLW[layer], self.mask_NL, self.pooled_NW[layer])
 
 
 @runtime_checkable
 class Generator(Named, Protocol):
-    """A chat model: scores continuations of a prompt about an image, and answers freely."""
+    """A chat model: scores continuations of a prompt about an image, and generates answers."""
 
     def logprobs(
         self, image: ImageSource | None, prompt: str, continuations: Sequence[str]
     ) -> list[list[float]]:
-        """Log-probability of every token of every continuation; None asks the language prior."""
+        """Log-probabilities by continuation and token; image None gives the language prior."""
 
     def answer(self, image: ImageSource | None, prompt: str, *, longest: int = 32) -> str:
-        """A free answer of at most `longest` tokens, decoded greedily."""
+        """Generate an answer of at most `longest` tokens by greedy decoding."""
 
 
 @dataclass(frozen=True, eq=False)
 class Embedded:
-    """The embedded batch that a loss is given. A missing edit is masked, never a placeholder."""
+    """The embedded batch that a loss takes. Missing edits are masked."""
 
     image_BD: Tensor
     caption_BD: Tensor
@@ -271,10 +271,10 @@ class Embedded:
     positive_mask_BK: Tensor | None = None
     positive_kinds: tuple[str, ...] = ()
     also_true_BB: Tensor | None = None
-    """True where caption j also fits image i although i != j; such pairs are no negatives."""
+    """True where caption j also matches image i although i != j; such pairs are no negatives."""
     negative_true_BBK: Tensor | None = None
-    """True where negative k of caption j fits image i; never at i = j."""
+    """True where negative k of caption j matches image i; never at i = j."""
     threshold_K: Tensor | None = None
-    """Margins of the rank loss by column, carried from step to step by the trainer."""
+    """Margins of the rank loss by column; the trainer keeps them between steps."""
     start: Embedded | None = None
-    """The same batch by the weights before training, for losses that keep what was known."""
+    """The same batch encoded by the initial weights, for losses that preserve them."""

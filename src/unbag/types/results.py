@@ -1,4 +1,4 @@
-"""What a report is made of: results with protocol and run record, comparisons, references."""
+"""The contents of a report: results, protocol, run record, comparisons and references."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from unbag.types.scores import Estimate, TieRule
 
 @dataclass(frozen=True)
 class Result:
-    """One model on one benchmark under one protocol and one averaging rule."""
+    """The metrics of one model on one benchmark under one protocol and averaging rule."""
 
     benchmark: str
     scorer: str
@@ -21,27 +21,27 @@ class Result:
     aggregate: str
     headline: str
     about: str = field(default="", kw_only=True)
-    """What the benchmark asks, in one sentence."""
+    """What the benchmark tests, in one sentence."""
     is_blind: bool = field(default=False, kw_only=True)
-    """The scorer never looked at an image: a baseline that a good benchmark keeps at chance."""
+    """Whether the scorer ignores images: a baseline that is at chance on a good benchmark."""
     overall: Mapping[str, Estimate]
     by_tag: Mapping[str, Mapping[str, Estimate]] = field(default_factory=dict)
-    """Keyed as tag=value; every entry is a micro average."""
+    """Micro averages by tag=value."""
     run: RunRecord | None = None
 
 
 @dataclass(frozen=True)
 class EvalProtocol:
-    """Everything besides model and data that changes a number; two protocols are two results."""
+    """All settings besides model and data that change a number."""
 
     ties: TieRule = "wrong"
     tie_eps: float = 0.0
     """Scores this close count as tied; 0 means exact equality."""
     scoring: str = "cosine"
-    """How a number was had from the model: cosine, yes-probability, letters, perplexity ..."""
+    """How scores were computed: cosine, yes-probability, letters, perplexity ..."""
     prompt: str = ""
     errata: str = ""
-    """Name of the known errors of the benchmark that were mended; empty if none were."""
+    """Name of the errata that were applied; empty if none were."""
     confidence: float = 0.95
     resamples: int = 50_000
 
@@ -50,7 +50,7 @@ class EvalProtocol:
             raise UnbagError(
                 f"the tie rule {self.ties!r} is not known",
                 expected=f"one of {', '.join(get_args(TieRule))}",
-                hint="for each benchmark's own rule use --ties official (official_ties=True in "
+                hint="for the rule of each benchmark use --ties official (official_ties=True in "
                 "Python)",
             )
         if not 0 < self.confidence < 1 or self.resamples < 1 or self.tie_eps < 0:
@@ -61,7 +61,7 @@ class EvalProtocol:
 
     @property
     def key(self) -> str:
-        """Short text that differs whenever the protocol does."""
+        """Short text that is unique to the protocol."""
         parts = [self.scoring, f"ties={self.ties}"]
         parts += [f"eps={self.tie_eps:g}"] if self.tie_eps else []
         parts += [f"prompt={self.prompt}"] if self.prompt else []
@@ -73,7 +73,7 @@ class EvalProtocol:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What was run, on what, with what: enough to run it again and to doubt it properly."""
+    """The command, data, models and software of a run, so that it can be reproduced."""
 
     command: str
     started: str
@@ -82,71 +82,71 @@ class RunRecord:
     device: str
     versions: Mapping[str, str]
     fingerprints: Mapping[str, str]
-    """Of every model's weights and every benchmark's items."""
+    """Fingerprints of the weights of each model and the items of each benchmark."""
     damaged: tuple[str, ...] = ()
     """Images that could not be opened, by name."""
     truncated: Mapping[str, int] = field(default_factory=dict)
-    """Captions cut to the context length, by model."""
+    """Number of captions truncated to the context length, by model."""
     left_out: Mapping[str, int] = field(default_factory=dict)
-    """Items left out because their images are missing, by benchmark."""
+    """Number of items left out because their images are missing, by benchmark."""
     notes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """What the loader of each benchmark said, and which of its scores are only bounds."""
+    """Messages of the loader of each benchmark, and which scores are only bounds."""
     incomplete: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Why a benchmark is not the one that papers report on, by benchmark."""
+    """Why a benchmark differs from the one that papers report, by benchmark."""
     trained_on: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Collections that each model says it was trained on, by model."""
+    """Training datasets that each model declares, by model."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two scorers on the units both were judged on."""
+    """The difference of two scorers on the units that both have."""
 
     benchmark: str
     metric: str
     first: str
     second: str
     difference: float
-    """Value of the second minus value of the first, on the shared units."""
+    """Second minus first, on the shared units."""
     low: float
     high: float
-    """Paired, clustered bootstrap."""
+    """Of the interval of a paired, clustered bootstrap."""
     n: int
     p_value: float | None
-    """Of no difference; None for means of scores, ratios and half credits."""
+    """For the hypothesis of no difference; None for means of scores, ratios and half credits."""
     p_holm: float | None
-    """The same after Holm's correction over all comparisons made together."""
+    """p-value after Holm's correction over all comparisons of the run."""
     test: str = ""
-    """mcnemar (exact) where each unit has its own cluster, else sign flip over clusters; "" if
-    there is none."""
+    """mcnemar (exact) if each unit is its own cluster, else sign flip over clusters; "" if there
+    is none."""
     aggregate: str = "micro"
-    """The averaging rule of both values."""
+    """Averaging rule of both values."""
 
 
 @dataclass(frozen=True)
 class Reference:
-    """A published number beside ours, under the same metric and averaging rule."""
+    """A published number and ours, with the same metric and averaging rule."""
 
     benchmark: str
     scorer: str
     published: Published
     ours: Estimate
     is_same_model: bool
-    """The published number is of this very model; else it only gives the scale."""
+    """Whether the published number is of the same model; else it is shown for orientation."""
     is_comparable: bool = True
-    """Scored in the same way, and the source says how it averages."""
+    """Whether scoring and averaging are known to be the same."""
     doubts: tuple[str, ...] = ()
-    """What does not add up in the source, or differs between its protocol and ours."""
+    """Inconsistencies in the source, and differences between its protocol and ours."""
 
     @property
     def difference(self) -> float:
-        """Ours minus theirs."""
+        """Our value minus the published one."""
         return self.ours.value - self.published.value
 
     @property
     def is_inside(self) -> bool | None:
-        """Whether the printed number, as far as its digits go, meets our interval.
+        """Whether the published number, with its rounding, overlaps our interval.
 
-        None where we have no interval. Ends may touch: the tiny allowance is for binary fractions.
+        None if we have no interval. Ends may touch; the small tolerance is for binary fractions.
         """
         if self.ours.low != self.ours.low or self.ours.high != self.ours.high:
             return None
@@ -157,18 +157,18 @@ class Reference:
 
 @dataclass(frozen=True)
 class Failure:
-    """An item that a scorer got wrong, kept small enough to be shown on a page."""
+    """An item that a scorer got wrong, in a form for the gallery of failures."""
 
     benchmark: str
     scorer: str
     item: str
     metric: str
     images: tuple[str, ...]
-    """data: addresses of small images."""
+    """data: URLs of thumbnails."""
     captions: tuple[str, ...]
     kinds: tuple[str, ...]
     truth: tuple[tuple[bool, ...], ...]
-    """Row an image, column a caption."""
+    """One row per image, one column per caption."""
     scores: tuple[tuple[float, ...], ...]
     tags: Mapping[str, str] = field(default_factory=dict)
 
@@ -178,20 +178,20 @@ class Failure:
                 raise UnbagError(
                     f"field failure.{name} has rows of {[len(row) for row in matrix]} entries",
                     expected=f"images x captions = {len(self.images)} rows of {len(self.captions)}",
-                    hint="the file was changed; run again to write it anew",
+                    hint="the file was changed; run again to rewrite it",
                 )
 
 
 @dataclass(frozen=True)
 class RunContents:
-    """All that a run folder holds about its results, and all that a report is made of."""
+    """The results that a run folder holds and a report shows."""
 
     record: RunRecord
     results: tuple[Result, ...]
     comparisons: tuple[Comparison, ...] = ()
     failures: tuple[Failure, ...] = ()
     problems: tuple[str, ...] = ()
-    """What was scored but could not be measured or compared, and why."""
+    """What was scored but could not be measured or compared, with the reason."""
     references: tuple[Reference, ...] = ()
     warnings: tuple[str, ...] = ()
-    """What a reader must know before trusting a number, such as training on the test's images."""
+    """Warnings about the validity of numbers, such as training on the images of the test."""

@@ -288,7 +288,7 @@ CUT_SHARD = {"a.txt": DOG.encode(), "b.jpg": b"1" * 2_000}
         ),
         ("a.csv", "caption,edits\nx,y\n", {}, "a.csv holds edits already"),
         ("a.csv", "caption\n".encode("utf-16"), {}, "a.csv, line 1 is not UTF-8"),
-        ("a.json", "3", {}, "a.json is no collection of captions"),
+        ("a.json", "3", {}, "a.json is not a caption file"),
         ("a.json", '{"caption": "x"}\n{"caption": "y"}\n', {}, "a.json..."),
         (
             "a.json",
@@ -296,14 +296,19 @@ CUT_SHARD = {"a.txt": DOG.encode(), "b.jpg": b"1" * 2_000}
             {},
             "a.json, annotation 0: image_id is 1, which is not among the images",
         ),
-        ("a.parquet", b"PAR1 and nothing more", {}, "a.parquet is no whole Parquet file: ..."),
+        (
+            "a.parquet",
+            b"PAR1 and nothing more",
+            {},
+            "a.parquet is not a complete Parquet file: ...",
+        ),
         ("a.parquet", {"caption": [1, 2]}, {}, "a.parquet: the column 'caption' holds int64"),
         ("a.parquet", {"name": ["x"]}, {}, "a.parquet has no column of captions, only name"),
         ("a.parquet", {"caption": NO_UTF8}, {}, "a.parquet, row 1 is not UTF-8"),
-        ("s.tar", b"no tar at all", {}, "s.tar is no whole shard: ..."),
+        ("s.tar", b"no tar at all", {}, "s.tar is not a complete shard: ..."),
         ("s.tar", {"a.jpg": b"1"}, {}, "s.tar, sample 'a' has no caption, only a.jpg"),
         ("s.tar", {"a.txt": b"\xff\xfe"}, {}, "s.tar, sample 'a' is not UTF-8..."),
-        ("cut.tar", CUT_SHARD, {}, "cut.tar is no whole shard: unexpected end of data..."),
+        ("cut.tar", CUT_SHARD, {}, "cut.tar is not a complete shard: unexpected end of data..."),
     ],
 )
 def test_malformed_files(
@@ -336,11 +341,11 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     for name in ("none.jsonl", "s-{0..1}.tar"):
         missing = tmp_path / name.replace("{0..1}", "0")
         assert refusal(tmp_path / name).message == f"there is no file {missing}"
-    assert refusal(tmp_path).message == f"the folder {tmp_path} holds no shards"
+    assert refusal(tmp_path).message == f"the folder {tmp_path} contains no shards"
     for name in ("a.jsonl", "b.jsonl"):
         json_lines(tmp_path / name, {"caption": DOG})
-    assert refusal(tmp_path / "*.jsonl").message == f"{tmp_path / '*.jsonl'} names 2 files"
-    with pytest.raises(UnbagError, match="says nothing about its form") as caught:
+    assert refusal(tmp_path / "*.jsonl").message == f"{tmp_path / '*.jsonl'} matches 2 files"
+    with pytest.raises(UnbagError, match="is not that of a known format") as caught:
         form_of("captions.txt", "--captions-format")
     assert "--captions-format" in caught.value.hint
     with pytest.raises(UnbagError, match="cannot be written as webdataset shards"):

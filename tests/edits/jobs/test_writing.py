@@ -302,10 +302,10 @@ def test_the_tsv_of_negclip_without_near_images_says_so(tmp_path: Path) -> None:
     assert negclip_rows(tmp_path / "b.tsv")[1][4] == "[]"
     [note] = summary.notes
     assert note.startswith("neg_image is empty in 1 rows; NegCLIP's public training code draws")
-    assert note.endswith("name the nearest images with --neighbours")
+    assert note.endswith("give the nearest images with --neighbours")
     near = json_lines(tmp_path / "near.jsonl", {"image": "x.jpg", "neighbours": ["z.jpg"]})
     summary = run(tmp_path / "a.jsonl", tmp_path / "c.tsv", form="negclip", neighbours=near)
-    assert summary.notes[0].endswith("none of their neighbours has a row: name more of them")
+    assert summary.notes[0].endswith("has a row: give more neighbours per image")
 
 
 def test_negclip_needs_images_and_neighbours_need_negclip(tmp_path: Path) -> None:
@@ -318,5 +318,5 @@ def test_negclip_needs_images_and_neighbours_need_negclip(tmp_path: Path) -> Non
         run(tmp_path / "a.jsonl", tmp_path / "b.tsv", neighbours=near)
     json_lines(tmp_path / "c.jsonl", {"caption": DOG, "image": "x"})
     near.write_text("")
-    with pytest.raises(UnbagError, match="names no neighbours"):
+    with pytest.raises(UnbagError, match="contains no neighbours"):
         run(tmp_path / "c.jsonl", tmp_path / "d.tsv", form="negclip", neighbours=near)

@@ -34,10 +34,10 @@ from unbag.readouts.decoder.lessons import (
     Words,
     lessons_of,
     make_lessons,
-    words_asked,
+    prompt_texts,
     words_of,
 )
-from unbag.readouts.decoder.model import DecoderNet, Made, image_tokens, view_of
+from unbag.readouts.decoder.model import DecoderNet, DecoderParts, image_tokens, view_of
 from unbag.readouts.decoder.saving import DecoderOrigin, read_decoder, save_decoder
 from unbag.readouts.decoder.training import DecoderTask, fits, of_world, share_right
 from unbag.readouts.vlm2vec.data import about_caption, instruction, question_of
@@ -134,7 +134,7 @@ def _vocabulary(base: Base) -> Words:
             *dict.fromkeys(texts),
             *base.questions.captions,
             *(text for question in lessons for text in (question.prompt, question.answer)),
-            *words_asked(),
+            *prompt_texts(),
             *instructions,
         ]
     )
@@ -204,7 +204,7 @@ def keep(
     config = base.encoder.config
     patches = (config.pixels // config.patch) ** 2 if settings.sees == "patches" else 1
     places = 0 if settings.sees == "nothing" else patches
-    decoder = Made(net, words, settings, places, places + settings.context, embeds)
+    decoder = DecoderParts(net, words, settings, places, places + settings.context, embeds)
     name = base.encoder.name
     save_decoder(folder, decoder, DecoderOrigin(f"tiny:{name}", name, base.encoder.fingerprint))
 

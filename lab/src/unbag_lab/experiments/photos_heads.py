@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from unbag.benchmarks.aro import options_of
-from unbag.benchmarks.taggers import find_tagger, tags_of
+from unbag.benchmarks.taggers import find_tagger, tag_captions
 from unbag.data.pairs import Pair, Pairs
 from unbag.data.readers import open_pairs
 from unbag.edits.shuffles import SHUFFLES, Tagger, spaced
@@ -256,7 +256,7 @@ def make_ordered(pairs: Sequence[Pair], tagger: Tagger, *, seed: int = 0) -> lis
     captions = [
         (at, n, text) for at, pair in enumerate(pairs) for n, text in enumerate(pair.captions)
     ]
-    tags = tags_of(tagger, [spaced(text) for *_, text in captions])
+    tags = tag_captions(tagger, [spaced(text) for *_, text in captions])
     all_ordered = []
     for (at, n, text), tagged in zip(captions, tags, strict=True):
         names = ("photographs", f"{pairs[at].id}#{n}")

@@ -38,7 +38,7 @@ from torch import Tensor
 from unbag.data.pairs import Pair, Pairs
 from unbag.data.readers import open_pairs
 from unbag.metrics.intervals import bootstrap, generator
-from unbag.metrics.triples import judge_triples
+from unbag.metrics.triples import triple_outcomes
 from unbag.models.photo import Photo, PhotoConfig, PhotoNetwork, build, load, read, write
 from unbag.reports.formatting import signed_text, with_interval
 from unbag.runs.cache import VECTOR, FeatureTable
@@ -588,7 +588,7 @@ def judged(scores: Sequence[FloatArray], is_in_T: BoolArray) -> dict[str, list[F
     """Return, by metric, the values of some triples for each seed; a tie is wrong."""
     # Caption, negative, positive.
     is_true_T3 = np.tile([True, False, True], (is_in_T.sum(), 1))
-    results_by_seed = [judge_triples(score_T3[is_in_T], is_true_T3) for score_T3 in scores]
+    results_by_seed = [triple_outcomes(score_T3[is_in_T], is_true_T3) for score_T3 in scores]
     return {
         name: [score_T3[metric].value_N for score_T3 in results_by_seed]
         for name, metric in METRICS.items()

@@ -34,13 +34,13 @@ from unbag.readouts.decoder.lessons import (
     Lesson,
     LessonBatch,
     Words,
-    asked_between,
     make_lessons,
+    question_between,
     words_of,
 )
 from unbag.readouts.decoder.model import DecoderNet
 from unbag.readouts.decoder.saving import read_decoder
-from unbag.readouts.vlm2vec.data import OPPOSITE, stated
+from unbag.readouts.vlm2vec.data import OPPOSITE, parse_relation
 from unbag.scorers import prompts as sets
 from unbag.scorers.prompts import filled
 from unbag.scorers.questions import BETWEEN
@@ -246,7 +246,7 @@ def relation_lessons(facts: Sequence[DecoderFact], *, share: float, seed: int) -
     """Make a lesson for each caption with a relation; `share` of the answers are frequent."""
     lessons = []
     for fact in facts:
-        statement = stated(fact.caption)
+        statement = parse_relation(fact.caption)
         if statement is None or not statement.second:
             continue
         rng = np.random.default_rng((seed, 11, fact.image))
@@ -258,7 +258,7 @@ def relation_lessons(facts: Sequence[DecoderFact], *, share: float, seed: int) -
         )
         relation = statement.relation if as_said else OPPOSITE[statement.relation]
         phrases = (relation, OPPOSITE[relation]) if is_turned else (OPPOSITE[relation], relation)
-        question = asked_between(
+        question = question_between(
             [f"the {first} {between} the {second}" for between in phrases], images=2
         )
         answer = question.keywords[phrases.index(relation)][0]
@@ -272,7 +272,7 @@ def item_lessons(items: Sequence[Item]) -> list[Lesson]:
     for item in items:
         captions = [str(caption) for caption in item.captions]
         for at in range(0, len(captions), 2):
-            question = asked_between(captions[at : at + 2], images=2)
+            question = question_between(captions[at : at + 2], images=2)
             lessons += [
                 Lesson(0, _KIND, _prompt(question.text), words[0]) for words in question.keywords
             ]
@@ -284,7 +284,7 @@ def texts_asked() -> list[str]:
     texts = []
     for phrase in sorted(FREQUENT):
         captions = [f"the thing {between} the thing" for between in (phrase, OPPOSITE[phrase])]
-        question = asked_between(captions, images=2)
+        question = question_between(captions, images=2)
         texts += [_prompt(question.text), *(words[0] for words in question.keywords)]
     return texts
 

@@ -401,8 +401,8 @@ _PARTNERS: Mapping[str, tuple[tuple[int, int], ...]] = MappingProxyType(
 def readings(space: TinySpace, bench: ProbeQuestions) -> dict[str, float]:
     """Return the accuracy of all linear readers for all labels."""
     sheet = bench.sheet
-    cls_NW, patch_NLW = space.last_layer(sheet.given)
-    vector_ND = space.images(sheet.given)
+    cls_NW, patch_NLW = space.last_layer(sheet.inputs)
+    vector_ND = space.images(sheet.inputs)
     places = {
         "projected": vector_ND,
         "unprojected": cls_NW,
@@ -463,7 +463,7 @@ def read_linear(
             row = tasks[at][fold]
             inverse = _choose_strength(train_TR, row[0], effort)
             for kind, task in enumerate(row):
-                fit = _fit_reader(train_TR, task.told_T, inverse)
+                fit = _fit_reader(train_TR, task.label_T, inverse)
                 answer_T = fit.scores(test_TR).argmax(axis=1)
                 credit[at, kind, task.test_T] = answer_T == label.class_N[task.test_T]
     return [(right_N, control_N) for right_N, control_N in credit]
@@ -475,7 +475,7 @@ def _turned(feature_NF: Feature, task: ReaderFit) -> tuple[FloatArray, FloatArra
     scale = scale_of(train_TF)
     # Single precision halves the time of the large product, with an error far below the noise.
     train_TF, test_TF = (
-        scale.of(part).astype(np.float32) for part in (train_TF, feature_NF[task.test_T])
+        scale.apply(part).astype(np.float32) for part in (train_TF, feature_NF[task.test_T])
     )
     if train_TF.shape[1] <= train_TF.shape[0]:
         return train_TF.astype(float), test_TF.astype(float)
@@ -496,9 +496,9 @@ def _choose_strength(train_TR: FloatArray, task: ReaderFit, effort: Effort) -> f
         is_held_T = task.inner_T == fold
         fit = None
         for at, inverse in enumerate(strengths):
-            fit = _fit_reader(train_TR[~is_held_T], task.told_T[~is_held_T], inverse, start=fit)
+            fit = _fit_reader(train_TR[~is_held_T], task.label_T[~is_held_T], inverse, start=fit)
             answer_T = fit.scores(train_TR[is_held_T]).argmax(axis=1)
-            right[at] += (answer_T == task.told_T[is_held_T]).sum()
+            right[at] += (answer_T == task.label_T[is_held_T]).sum()
     return strengths[int(right.argmax())]
 
 

@@ -26,7 +26,7 @@ from torch import Tensor
 from unbag.models.tiny import Tiny, read, untrained
 from unbag.readouts.data import WORLD_NEGATIVES
 from unbag.training.before_after import Contrast, differences, fit_reader
-from unbag.training.data.world import Told, WorldBatches
+from unbag.training.data.world import SceneTexts, WorldBatches
 from unbag.training.encoders.adapters import TinyTrainable
 from unbag.training.losses import UPPER
 from unbag.world.grammar import Ast, Rel, words
@@ -312,8 +312,11 @@ def _blind_numbers(
 
 def leak_of(batches: WorldBatches, *, steps: int = STEPS) -> dict[str, float]:
     """Return the share of captions preferred to their edit, by slot, without empty slots."""
-    train_rows = [row for step in range(steps) for row in batches.told(step)[1]]
-    test_rows = [row for step in range(steps, 2 * steps) for row in batches.told(step)[1]]
+    rows_by_step = [batches.scenes_and_texts(step)[1] for step in range(2 * steps)]
+    train_rows, test_rows = (
+        [row for step_rows in part for row in step_rows]
+        for part in (rows_by_step[:steps], rows_by_step[steps:])
+    )
     rows = list(_negatives(train_rows))
     weight_V = fit_reader(differences(_places, rows), [row.image for row in rows])
     negatives = list(_negatives(test_rows))
@@ -334,7 +337,7 @@ def leak_of(batches: WorldBatches, *, steps: int = STEPS) -> dict[str, float]:
     return {name: _share(contrasts, weight_V) for name, contrasts in groups.items() if contrasts}
 
 
-def _negatives(rows: Sequence[Told]) -> Iterator[Contrast]:
+def _negatives(rows: Sequence[SceneTexts]) -> Iterator[Contrast]:
     for number, row in enumerate(rows):
         for slot, negative in zip(WORLD_NEGATIVES, row.negatives, strict=True):
             if negative is not None:

@@ -35,7 +35,7 @@ from unbag.training.data.loader import load
 from unbag.training.data.world import (
     DEFAULT_PRESET,
     FindWorldTruth,
-    Told,
+    SceneTexts,
     WorldBatches,
     encode,
     texts_of,
@@ -344,7 +344,7 @@ class RepairArm(FineTuning):
         assert self._places is not None
         return self._places.fill(self.view, batch)
 
-    def recorded_beside(self) -> tuple[Tensor, ...]:
+    def recorded_tensors(self) -> tuple[Tensor, ...]:
         """Return the thresholds."""
         return () if self.threshold_K is None else (self.threshold_K,)
 
@@ -426,7 +426,7 @@ class RepairBatches(WorldBatches):
         """Return the batch of a step."""
         if self.views == {"all"}:
             return super().__getitem__(step)
-        samples, rows = self.told(step)
+        samples, rows = self.scenes_and_texts(step)
         scenes = [sample.scene for sample in samples]
         pixels, code = self._pixels(scenes), encode(scenes, rows)
         batch = self._made(pixels, rows, [texts_of(row.positives) for row in rows], code)
@@ -445,7 +445,7 @@ class RepairBatches(WorldBatches):
     def _made(
         self,
         pixels: Pixels,
-        rows: Sequence[Told],
+        rows: Sequence[SceneTexts],
         positives: Sequence[tuple[str | None, ...]],
         code: Mapping[str, Tensor],
     ) -> Batch:
@@ -458,7 +458,7 @@ class RepairBatches(WorldBatches):
             tokenize=self.reads.tokenize,
             count_tokens=self.reads.count_tokens,
             code=code,
-            largest=self.largest,
+            max_group_size=self.max_group_size,
         )
 
 

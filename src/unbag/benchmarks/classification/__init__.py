@@ -1,1 +1,1 @@
-"""Recognition benchmarks: one image, and a caption or several prompts for each class."""
+"""Classification benchmarks: one image, and a caption or several prompts for each class."""

@@ -1,8 +1,8 @@
-"""Data sets for recognition that VTAB and ELEVATER name, CIFAR and ImageNet-1k, as benchmarks.
+"""Classification benchmarks: CIFAR, ImageNet-1k and the datasets of VTAB and ELEVATER.
 
 Published zero-shot numbers on ImageNet use CLIP's names of the 1,000 classes and its 80 prompts,
-which open_clip carries. Two of those names (missile, sunglasses) stand for two classes each, whose
-images are ties: wrong by our rule, half of them right by the official one.
+which open_clip includes. Two of those names (missile, sunglasses) are used for two classes each.
+Their images are ties: wrong by our rule; by the official rule half of them are right.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from unbag.benchmarks.classification import readers
 from unbag.benchmarks.classification.folders import (
     TEMPLATES,
     ClassFolder,
-    lines_of,
     names_by_folder,
+    nonempty_lines,
     split_folder,
     usual_templates,
 )
 from unbag.benchmarks.classification.readers import Classes, ClassList, Labelled
 from unbag.benchmarks.files import Folder
-from unbag.benchmarks.sources import described
+from unbag.benchmarks.sources import benchmark_fields
 from unbag.data.images import PixelImage
 from unbag.errors import IncompleteWarning, UnbagError
 from unbag.metrics.choice import Classify
@@ -36,9 +36,9 @@ from unbag.types import MICRO, Aggregate, Benchmark, Item, Loader
 def _benchmark(
     name: str, load: Loader, files: tuple[str, ...] = ("*/*",), training: Loader | None = None
 ) -> Benchmark:
-    """A recognition set as a benchmark: top-1 accuracy over images, and over classes."""
+    """A classification benchmark: top-1 accuracy over images, and over classes."""
     return Benchmark(
-        **described(name),
+        **benchmark_fields(name),
         load=load,
         load_training=training,
         metrics=(Classify(),),
@@ -51,12 +51,12 @@ def _benchmark(
 
 
 def _listed(name: str, read: Callable[[Folder], Classes], *files: str) -> Benchmark:
-    """From the lists or archives of the authors."""
+    """A benchmark read from the authors' lists or archives."""
     return _benchmark(name, ClassList(name, read, usual_templates(name)), files)
 
 
 def _folders(name: str, *, part: str = "test", codes: str = "") -> Benchmark:
-    """From class folders."""
+    """A benchmark read from class folders."""
     load = ClassFolder(
         name,
         templates=usual_templates(name),
@@ -69,12 +69,12 @@ def _folders(name: str, *, part: str = "test", codes: str = "") -> Benchmark:
 
 @dataclass(frozen=True)
 class ImageNet:
-    """Loads one split of ImageNet-1k; call it with the folder of the benchmark."""
+    """Loader of one split of ImageNet-1k."""
 
     is_training: bool = False
 
     def __call__(self, root: Path | None) -> Sequence[Item]:
-        """One item an image."""
+        """Load one item per image."""
         parts = ("train",) if self.is_training else ("val", "test")
         return ClassFolder(
             "imagenet1k",
@@ -107,7 +107,7 @@ def _templates(root: Path | None) -> tuple[str, ...]:
 
 
 def _imagenet_names(root: Path | None, parts: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """CLIP's names, if the folders are the 1,000 codes, whose sorted order the names follow."""
+    """CLIP's class names by folder, if there are 1,000 folders; names follow their sorted order."""
     if root is None or (root / "classnames.txt").is_file() or find_spec("open_clip") is None:
         return ()
     folders = split_folder(root, parts)
@@ -127,17 +127,17 @@ SIDE = 32
 
 @dataclass(frozen=True)
 class Cifar:
-    """Loads one split of CIFAR; call it with the folder of the benchmark.
+    """Loader of one split of CIFAR, from the authors' binary files or from class folders.
 
-    The binary files of its authors, or class folders. The Python version of the archives is
-    pickled, which can run code when it is read; the binary version holds the same images.
+    The Python version of the archives is not supported: it is pickled, so reading it can run code.
+    The binary version holds the same images.
 
     Dimensions: N images, B bytes of a record, C = 3 colours, H and W pixels.
     """
 
     name: str
     folder: str
-    """Of the unpacked archive."""
+    """Folder of the unpacked archive."""
     files: tuple[str, ...]
     class_file: str
     """The names of the classes, in their order."""
@@ -146,22 +146,22 @@ class Cifar:
     is_training: bool = False
 
     def __call__(self, root: Path | None) -> Sequence[Item]:
-        """From the binary files if they are there, else from class folders."""
+        """Load the binary files if their folder exists, else class folders."""
         if root is not None and (root / self.folder).is_dir():
             return ClassList(self.name, self._read, TEMPLATES)(root)
         parts = ("train",) if self.is_training else ("val", "test")
         return ClassFolder(self.name, parts=parts, is_training=self.is_training)(root)
 
     def _read(self, folder: Folder) -> Classes:
-        names = lines_of(folder, f"{self.folder}/{self.class_file}")
-        found = [one for file in self.files for one in self._images(folder, file, len(names))]
-        return Classes(tuple(names), found)
+        names = nonempty_lines(folder, f"{self.folder}/{self.class_file}")
+        images = [image for file in self.files for image in self._images(folder, file, len(names))]
+        return Classes(tuple(names), images)
 
     def _images(self, folder: Folder, file: str, classes: int) -> list[Labelled]:
         place = f"{self.folder}/{file}"
         path = folder.root / place
         if not path.is_file():
-            folder.text(place)  # Says what is missing.
+            folder.text(place)  # Raises the error that names the missing file.
         size = self.labels + 3 * SIDE * SIDE
         content = np.frombuffer(path.read_bytes(), dtype=np.uint8)
         record_NB = content[: len(content) // size * size].reshape(-1, size)
@@ -174,8 +174,8 @@ class Cifar:
             )
         pixel_NCHW = record_NB[:, self.labels :].reshape(-1, 3, SIDE, SIDE)
         return [
-            Labelled(f"{file}/{at}", PixelImage(pixels, f"{path}[{at}]"), int(label))
-            for at, (pixels, label) in enumerate(
+            Labelled(f"{file}/{index}", PixelImage(pixels, f"{path}[{index}]"), int(label))
+            for index, (pixels, label) in enumerate(
                 zip(pixel_NCHW.transpose(0, 2, 3, 1), label_N, strict=True)
             )
         ]

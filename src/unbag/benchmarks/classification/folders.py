@@ -1,8 +1,8 @@
-"""Recognition from class folders: <root>/<class>/<image>, a caption (or several prompts) a class.
+"""Classification from class folders, <root>/<class>/<image>, with one or several prompts per class.
 
-Beside the folders may lie classnames.txt (one name a line, in the sorted order of the folders, or
-folder, tab, name) and templates.txt (one prompt a line, with {} for the name). Where they do not,
-classes.toml has the prompts and names that published numbers use.
+The root may also hold classnames.txt (one name per line, in the sorted order of the folders, or
+folder, tab, name) and templates.txt (one prompt per line, with {} for the name). Without them the
+prompts and names of published numbers are used, from classes.toml.
 """
 
 from __future__ import annotations
@@ -24,37 +24,37 @@ from unbag.types import BoolArray, Ensemble, Item
 
 ENDINGS = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm"})
 TEMPLATES = ("a photo of a {}.",)
-"""Used where there is no templates.txt."""
+"""Used if there is no templates.txt."""
 
 
 @dataclass(frozen=True)
 class ClassFolder:
-    """Loads any data set laid out in class folders; call it with the folder."""
+    """Loader of a dataset in class folders."""
 
     name: str
     templates: tuple[str, ...] = TEMPLATES
     parts: tuple[str, ...] = ("val", "test")
-    """Folders of the evaluated split; without any of them the classes lie in the root itself."""
+    """Possible folders of the split; if none exists, the class folders are in the root itself."""
     is_training: bool = False
-    """The split must then be one of the parts: the root could be the test split."""
+    """One of `parts` must then exist, because the root could be the test split."""
     names: tuple[tuple[str, str], ...] = ()
-    """Folder and name of classes to be called otherwise, where there is no classnames.txt."""
+    """(folder, class name) where the two differ; classnames.txt takes precedence."""
     codes: str = ""
-    """Folder names of this pattern are codes that no model knows: classnames.txt must be there."""
+    """Folder names of this pattern are codes, not names: classnames.txt is then required."""
     may_repeat: bool = False
-    """Two classes may have one name: the published names of ImageNet do. They always tie."""
+    """Whether two classes may share a name, as in ImageNet's published names. They always tie."""
 
     def __call__(self, root: Path | None) -> Sequence[Item]:
-        """One item an image, with all classes as captions."""
+        """Load one item per image, with all classes as captions."""
         folder = Folder.of(root, self.name)
-        there = [folder.root / part for part in self.parts if (folder.root / part).is_dir()]
-        if self.is_training and not there:
+        present = [folder.root / part for part in self.parts if (folder.root / part).is_dir()]
+        if self.is_training and not present:
             raise UnbagError(
                 f"{folder.root} has no folder {' or '.join(self.parts)}",
                 expected="the training split, in class folders as the test split",
                 hint="lay it out beside the test split; a linear probe is fitted to it",
             )
-        top = there[0] if there else folder.root
+        top = present[0] if present else folder.root
         classes = _folders(top)
         if len(classes) < 2:
             raise UnbagError(
@@ -67,8 +67,8 @@ class ClassFolder:
             check_names(names)
         captions = class_captions(folder, names, self.templates)
         items: list[Item] = []
-        for at, (place, name) in enumerate(zip(classes, names, strict=True)):
-            truth = one_of(at, len(classes))
+        for label, (place, name) in enumerate(zip(classes, names, strict=True)):
+            truth = class_truth(label, len(classes))
             tag = name if names.count(name) == 1 else f"{name} ({place})"
             for image in _images(top / place):
                 items.append(
@@ -84,7 +84,7 @@ class ClassFolder:
 
 
 def split_folder(root: Path, parts: Sequence[str]) -> list[str]:
-    """The class folders of the first of these parts that is there, sorted; of the root if none."""
+    """The sorted class folders of the first part that exists, or of the root."""
     top = next((root / part for part in parts if (root / part).is_dir()), root)
     return _folders(top)
 
@@ -98,20 +98,20 @@ def _folders(top: Path) -> list[str]:
 
 
 def _images(place: Path) -> list[str]:
-    found = sorted(path.name for path in place.iterdir() if path.suffix.lower() in ENDINGS)
-    if not found:
+    images = sorted(path.name for path in place.iterdir() if path.suffix.lower() in ENDINGS)
+    if not images:
         raise UnbagError(
             f"the class folder {place} has no images",
             expected=f"files ending in {', '.join(sorted(ENDINGS))}",
             hint="fill or remove the folder",
         )
-    return found
+    return images
 
 
 def _names(
     folder: Folder, classes: Sequence[str], usual: Mapping[str, str], codes: str
 ) -> list[str]:
-    """The name of each class: its folder's or the usual one, unless a file gives another."""
+    """The name of each class: from classnames.txt, else the usual name, else the folder's name."""
     if not folder.has("classnames.txt"):
         unnamed = [place for place in classes if place not in usual]
         if codes and unnamed and all(re.fullmatch(codes, place) for place in unnamed):
@@ -122,7 +122,7 @@ def _names(
             )
         names = [usual.get(place, place.replace("_", " ")) for place in classes]
     else:
-        lines = lines_of(folder, "classnames.txt")
+        lines = nonempty_lines(folder, "classnames.txt")
         by_folder = _by_folder(lines)
         names = [by_folder[c] for c in classes if c in by_folder] if by_folder else lines
         if len(names) != len(classes):
@@ -135,14 +135,14 @@ def _names(
 
 
 def _by_folder(lines: Sequence[str]) -> Mapping[str, str]:
-    """Names by folder if every line has both."""
+    """Names by folder, if every line holds both; else empty."""
     pairs = [line.partition("\t") for line in lines]
     if not all(tab for _, tab, _ in pairs):
         return {}
     return {place.strip(): name.strip() for place, _, name in pairs}
 
 
-def lines_of(folder: Folder, file: str) -> list[str]:
+def nonempty_lines(folder: Folder, file: str) -> list[str]:
     """The lines of a file that are not empty."""
     return [line.strip() for line in folder.text(file).splitlines() if line.strip()]
 
@@ -150,41 +150,43 @@ def lines_of(folder: Folder, file: str) -> list[str]:
 def class_captions(
     folder: Folder, names: Sequence[str], usual: tuple[str, ...]
 ) -> tuple[Ensemble, ...]:
-    """Each name in the prompts of templates.txt, or in the usual ones where it is not there."""
-    found = usual
+    """Each class name in the prompts of templates.txt, or in the usual ones without that file."""
+    templates = usual
     if folder.has("templates.txt"):
-        found = tuple(lines_of(folder, "templates.txt"))
-    wrong = [template for template in found if "{}" not in template]
-    if wrong or not found:
-        shown = repr(wrong[0]) if wrong else "nothing"
+        templates = tuple(nonempty_lines(folder, "templates.txt"))
+    invalid = [template for template in templates if "{}" not in template]
+    if invalid or not templates:
+        content = repr(invalid[0]) if invalid else "nothing"
         raise UnbagError(
-            f"templates.txt of {folder.benchmark} holds {shown}",
+            f"templates.txt of {folder.benchmark} holds {content}",
             expected="prompts with {} for the class name, one a line",
             hint="write it as 'a photo of a {}.'",
         )
-    return tuple(Ensemble(n, tuple(prompt.replace("{}", n) for prompt in found)) for n in names)
+    return tuple(
+        Ensemble(name, tuple(prompt.replace("{}", name) for prompt in templates)) for name in names
+    )
 
 
-def one_of(at: int, classes: int) -> BoolArray:
-    """The truth that all images of a class share."""
+def class_truth(label: int, classes: int) -> BoolArray:
+    """The truth matrix that all images of a class share."""
     truth: BoolArray = np.zeros((1, classes), dtype=np.bool_)
-    truth[0, at] = True
+    truth[0, label] = True
     truth.flags.writeable = False
     return truth
 
 
 def usual_templates(name: str) -> tuple[str, ...]:
-    """The prompts of a data set with which its published numbers were made."""
+    """The prompts of a dataset's published numbers."""
     return tuple(_classes()[name]["templates"])
 
 
 def usual_names(name: str) -> tuple[str, ...]:
-    """What the classes of a data set are called, in the order of their numbers."""
+    """The class names of a dataset, in the order of their labels."""
     return tuple(_classes()[name]["names"])
 
 
 def names_by_folder(name: str) -> tuple[tuple[str, str], ...]:
-    """Class folders of a data set that are called otherwise, and how."""
+    """(folder, class name) for the classes of a dataset whose folder has another name."""
     return tuple(_classes()[name].get("names", {}).items())
 
 

@@ -1,4 +1,4 @@
-"""Recognition from the lists and archives of the authors of data sets, as torchvision keeps them.
+"""Classification from the lists and archives of datasets' authors, in torchvision's layout.
 
 Dimensions: N images, H and W pixels, C = 3 colours.
 """
@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from unbag.benchmarks.classification.folders import (
     class_captions,
-    lines_of,
-    one_of,
+    class_truth,
+    nonempty_lines,
     usual_names,
 )
 from unbag.benchmarks.files import Folder, not_official
@@ -30,17 +30,17 @@ from unbag.types.json import from_json
 
 Pixels = NDArray[np.uint8]
 _IDX_HEADER = 4
-"""Bytes of an IDX number: the magic and each dimension, most significant first."""
+"""Bytes of one IDX header field (the magic number, each dimension), big-endian."""
 _BYTES = 8
-"""The code of unsigned bytes in an IDX magic."""
+"""The type code of unsigned bytes in an IDX magic number."""
 
 
 @dataclass(frozen=True)
 class ClassList:
-    """Loads a data set through its own reader; call it with the folder.
+    """Loader of a dataset with its own reader.
 
-    classnames.txt (one name a line, in the order of the classes) and templates.txt beside the
-    files are used where they are there.
+    classnames.txt (one name per line, in the order of the labels) and templates.txt in the folder
+    replace the usual names and prompts.
     """
 
     name: str
@@ -48,12 +48,12 @@ class ClassList:
     templates: tuple[str, ...]
 
     def __call__(self, root: Path | None) -> Sequence[Item]:
-        """One item an image, with all classes as captions."""
+        """Load one item per image, with all classes as captions."""
         folder = Folder.of(root, self.name)
-        found = self.read(folder)
-        names = _names(folder, found.names)
+        dataset = self.read(folder)
+        names = _names(folder, dataset.names)
         captions = class_captions(folder, names, self.templates)
-        truths = [one_of(at, len(names)) for at in range(len(names))]
+        truths = [class_truth(label, len(names)) for label in range(len(names))]
         return [
             Item(
                 id=name,
@@ -62,20 +62,20 @@ class ClassList:
                 truth=truths[label],
                 tags={"class": names[label]},
             )
-            for name, image, label in found.images
+            for name, image, label in dataset.images
         ]
 
 
 @dataclass(frozen=True)
 class Classes:
-    """Everything a data set for classification says."""
+    """Class names and labelled images of a dataset."""
 
     names: tuple[str, ...]
     images: Sequence[Labelled]
 
 
 class Labelled(NamedTuple):
-    """An image, what to call it, and the number of its class."""
+    """An image with its id and its label."""
 
     id: str
     image: ImageSource
@@ -85,7 +85,7 @@ class Labelled(NamedTuple):
 def _names(folder: Folder, usual: tuple[str, ...]) -> list[str]:
     names = list(usual)
     if folder.has("classnames.txt"):
-        names = lines_of(folder, "classnames.txt")
+        names = nonempty_lines(folder, "classnames.txt")
     if len(names) != len(usual):
         raise UnbagError(
             f"classnames.txt of {folder.benchmark}: {len(names)} names, {len(usual)} classes",
@@ -101,98 +101,105 @@ def food101(folder: Folder) -> Classes:
     file = "meta/test.json"
     listed = from_json(dict[str, tuple[str, ...]], folder.json(file), file)
     names = sorted(listed)
-    found = [
-        Labelled(name, folder.image(folder.root / "images", f"{name}.jpg", file), at)
-        for at, kind in enumerate(names)
-        for name in listed[kind]
+    images = [
+        Labelled(image, folder.image(folder.root / "images", f"{image}.jpg", file), label)
+        for label, name in enumerate(names)
+        for image in listed[name]
     ]
-    return _checked(folder, file, [_spaced(name) for name in names], found)
+    return _checked(folder, file, [_spaced(name) for name in names], images)
 
 
 def dtd(folder: Folder) -> Classes:
-    """dtd/labels/test1.txt, the first of ten official splits: class/picture."""
+    """dtd/labels/test1.txt, the first of ten official splits: class/image."""
     file, place = "dtd/labels/test1.txt", folder.root / "dtd/images"
-    lines = lines_of(folder, file)
+    lines = nonempty_lines(folder, file)
     for line in lines:
         if len(PurePosixPath(line).parts) != 2:
-            raise _no_line(folder, file, line, "class/picture")
+            raise _bad_line(folder, file, line, "class/image")
     names = sorted({line.partition("/")[0] for line in lines})
-    label_of = {name: at for at, name in enumerate(names)}
-    found = []
+    label_of = {name: label for label, name in enumerate(names)}
+    images = []
     for line in lines:
         image = folder.image(place, line, f"{file}: {line!r}")
-        found.append(Labelled(line, image, label_of[line.partition("/")[0]]))
-    return _checked(folder, file, [_spaced(name) for name in names], found)
+        images.append(Labelled(line, image, label_of[line.partition("/")[0]]))
+    return _checked(folder, file, [_spaced(name) for name in names], images)
 
 
 def sun397(folder: Folder) -> Classes:
-    """ClassName.txt lists the classes; the images of one lie in its folder.
+    """ClassName.txt lists the classes, each with its own folder of images.
 
-    The authors' ten splits are not read: all images count, as in torchvision.
+    The authors' ten splits are not used: all images count, as in torchvision.
     """
     file = "ClassName.txt"
-    places = [line.strip("/") for line in lines_of(folder, file)]
-    found = [
-        Labelled(f"{place}/{path.name}", folder.image(folder.root / place, path.name, file), at)
-        for at, place in enumerate(places)
-        for path in sorted((folder.root / place).glob("sun_*.jpg"))
-    ]
-    # Each begins with the letter its folder stands under: /a/apse/indoor.
+    places = [line.strip("/") for line in nonempty_lines(folder, file)]
+    images = []
+    for label, place in enumerate(places):
+        try:
+            paths = sorted((folder.root / place).glob("sun_*.jpg"))
+        except (OSError, ValueError) as error:
+            # Such as a name that no file system supports.
+            raise _bad_line(
+                folder, file, place[:60], f"a folder ({type(error).__name__})"
+            ) from error
+        for path in paths:
+            image = folder.image(path.parent, path.name, file)
+            images.append(Labelled(f"{place}/{path.name}", image, label))
+    # Each begins with the letter that its folder is in: /a/apse/indoor.
     names = [_spaced(place.partition("/")[2].replace("/", " ")) for place in places]
-    return _checked(folder, file, names, found)
+    return _checked(folder, file, names, images)
 
 
 def pets(folder: Folder) -> Classes:
-    """annotations/test.txt: image, class from 1, cat or dog, breed; images bear the names."""
+    """annotations/test.txt: image, class from 1, species, breed; image names hold class names."""
     file = "annotations/test.txt"
     names: dict[int, str] = {}
-    found = []
-    for line in lines_of(folder, file):
+    images = []
+    for line in nonempty_lines(folder, file):
         cells = line.split()
         if len(cells) != 4 or not cells[1].isdecimal():
-            raise _no_line(folder, file, line, "image, class, species, breed")
+            raise _bad_line(folder, file, line, "image, class, species, breed")
         label = int(cells[1]) - 1
         names.setdefault(label, _spaced(cells[0].rpartition("_")[0]))
         image = folder.image(folder.root / "images", f"{cells[0]}.jpg", f"{file}: {line!r}")
-        found.append(Labelled(cells[0], image, label))
+        images.append(Labelled(cells[0], image, label))
     if sorted(names) != list(range(len(names))):
         raise UnbagError(
             f"{file} of {folder.benchmark} has images of {len(names)} classes with gaps",
             expected="images of every class",
             hint="download it again",
         )
-    return _checked(folder, file, [names[label] for label in range(len(names))], found)
+    return _checked(folder, file, [names[label] for label in range(len(names))], images)
 
 
 def aircraft(folder: Folder) -> Classes:
     """data/variants.txt lists the classes, data/images_variant_test.txt: image, class."""
     file = "data/images_variant_test.txt"
-    names = lines_of(folder, "data/variants.txt")
-    label_of = {name: at for at, name in enumerate(names)}
-    found = []
-    for line in lines_of(folder, file):
-        image, _, kind = line.partition(" ")
-        if kind not in label_of:
-            raise _no_line(folder, file, line, "image and one of data/variants.txt")
+    names = nonempty_lines(folder, "data/variants.txt")
+    label_of = {name: label for label, name in enumerate(names)}
+    images = []
+    for line in nonempty_lines(folder, file):
+        name, _, variant = line.partition(" ")
+        if variant not in label_of:
+            raise _bad_line(folder, file, line, "image and one of data/variants.txt")
         place, where = folder.root / "data/images", f"{file}: {line!r}"
-        opened = folder.image(place, f"{image}.jpg", where)
-        found.append(Labelled(image, opened, label_of[kind]))
-    return _checked(folder, file, names, found)
+        image = folder.image(place, f"{name}.jpg", where)
+        images.append(Labelled(name, image, label_of[variant]))
+    return _checked(folder, file, names, images)
 
 
 def gtsrb(folder: Folder) -> Classes:
-    """GT-final_test.csv, between semicolons: Filename ... ClassId."""
+    """GT-final_test.csv, separated by semicolons: Filename ... ClassId."""
     file, names = "GT-final_test.csv", usual_names("gtsrb")
-    found = []
+    images = []
     rows = csv.DictReader(StringIO(folder.text(file)), delimiter=";", skipinitialspace=True)
     for number, row in enumerate(rows, start=1):
         name, label = row.get("Filename"), row.get("ClassId")
         if not name or not label or not label.isdecimal() or int(label) >= len(names):
-            raise _no_line(folder, file, f"row {number}", "Filename and ClassId from 0 to 42")
+            raise _bad_line(folder, file, f"row {number}", "Filename and ClassId from 0 to 42")
         place = folder.root / "GTSRB/Final_Test/Images"
         image = folder.image(place, name, f"{file}, row {number}")
-        found.append(Labelled(name, image, int(label)))
-    return _checked(folder, file, names, found)
+        images.append(Labelled(name, image, int(label)))
+    return _checked(folder, file, names, images)
 
 
 def _spaced(name: str) -> str:
@@ -200,35 +207,35 @@ def _spaced(name: str) -> str:
 
 
 def flowers102(folder: Folder) -> Classes:
-    """setid.mat says which images are of the test split, imagelabels.mat their classes from 1."""
+    """setid.mat lists the test images, imagelabels.mat the labels of all images, from 1."""
     names = usual_names("flowers102")
     ids = _row(folder, "setid.mat", "tstid")
     labels = _row(folder, "imagelabels.mat", "labels")
-    found = []
+    images = []
     for number in map(int, ids):
         label = int(labels[number - 1]) - 1 if 1 <= number <= len(labels) else -1
         if not 0 <= label < len(names):
-            raise _no_line(folder, "setid.mat", f"image {number}", "an image with a class")
+            raise _bad_line(folder, "setid.mat", f"image {number}", "an image with a class")
         name = f"image_{number:05d}.jpg"
         image = folder.image(folder.root / "jpg", name, "setid.mat")
-        found.append(Labelled(name, image, label))
-    return _checked(folder, "setid.mat", names, found)
+        images.append(Labelled(name, image, label))
+    return _checked(folder, "setid.mat", names, images)
 
 
 def cars(folder: Folder) -> Classes:
     """cars_test_annos_withlabels.mat: fname, class from 1; devkit/cars_meta.mat has the names."""
     file = "cars_test_annos_withlabels.mat"
     names = [str(name) for name in _row(folder, "devkit/cars_meta.mat", "class_names")]
-    notes = _row(folder, file, "annotations")
-    if not notes.dtype.names or not {"fname", "class"} <= set(notes.dtype.names):
-        raise _no_line(folder, file, "annotations", "the fields fname and class")
-    found = []
-    for name, number in zip(notes["fname"], notes["class"], strict=True):
+    annotations = _row(folder, file, "annotations")
+    if not annotations.dtype.names or not {"fname", "class"} <= set(annotations.dtype.names):
+        raise _bad_line(folder, file, "annotations", "the fields fname and class")
+    images = []
+    for name, number in zip(annotations["fname"], annotations["class"], strict=True):
         if not isinstance(name, str) or not 1 <= int(number) <= len(names):
-            raise _no_line(folder, file, f"{name}: {number}", "a name and the number of a class")
+            raise _bad_line(folder, file, f"{name}: {number}", "a name and the number of a class")
         image = folder.image(folder.root / "cars_test", name, f"{file}: {name}")
-        found.append(Labelled(name, image, int(number) - 1))
-    return _checked(folder, file, names, found)
+        images.append(Labelled(name, image, int(number) - 1))
+    return _checked(folder, file, names, images)
 
 
 def _row(folder: Folder, file: str, variable: str) -> NDArray[Any]:
@@ -253,7 +260,7 @@ def _variables(folder: Folder, file: str) -> Mapping[str, NDArray[Any]]:
     except MemoryError:
         raise
     except Exception as error:
-        # SciPy's reader meets damaged bytes with anything from ValueError to struct.error.
+        # On damaged bytes SciPy's reader raises anything from ValueError to struct.error.
         raise UnbagError(
             f"{file} of {folder.benchmark} cannot be read: {error}",
             expected="the official MATLAB file, whole",
@@ -262,19 +269,21 @@ def _variables(folder: Folder, file: str) -> Mapping[str, NDArray[Any]]:
     return {name: np.asarray(content[name]) for name in content if not name.startswith("__")}
 
 
-def _checked(folder: Folder, file: str, names: Sequence[str], found: Sequence[Labelled]) -> Classes:
-    """What was read, if it is anything."""
-    if len(names) < 2 or not found:
+def _checked(
+    folder: Folder, file: str, names: Sequence[str], images: Sequence[Labelled]
+) -> Classes:
+    """Build `Classes`, unless there are no images or fewer than two classes."""
+    if len(names) < 2 or not images:
         raise UnbagError(
-            f"{file} of {folder.benchmark} gives {len(found)} images of {len(names)} classes",
+            f"{file} of {folder.benchmark} gives {len(images)} images of {len(names)} classes",
             expected="images of at least two classes",
             hint="check that the files are whole and lie where they belong",
         )
-    return Classes(tuple(names), found)
+    return Classes(tuple(names), images)
 
 
-def _no_line(folder: Folder, file: str, line: str, expected: str) -> UnbagError:
-    """The error for a line or entry that does not fit."""
+def _bad_line(folder: Folder, file: str, line: str, expected: str) -> UnbagError:
+    """The error for a malformed line or entry."""
     return UnbagError(
         f"{file} of {folder.benchmark}: {line!r}",
         expected=expected,
@@ -283,7 +292,7 @@ def _no_line(folder: Folder, file: str, line: str, expected: str) -> UnbagError:
 
 
 def mnist(folder: Folder) -> Classes:
-    """t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte, unpacked; grey."""
+    """t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte, unpacked; grey images."""
     grey_NHW = _idx(folder, "t10k-images-idx3-ubyte", dimensions=3)
     label_N = _idx(folder, "t10k-labels-idx1-ubyte", dimensions=1)
     pixel_NHWC = np.broadcast_to(grey_NHW[..., None], (*grey_NHW.shape, 3))
@@ -296,20 +305,20 @@ def svhn(folder: Folder) -> Classes:
     content = _variables(folder, file)
     pixel, label = content.get("X"), content.get("y")
     if pixel is None or label is None or pixel.ndim != 4 or pixel.dtype != np.uint8:
-        raise _odd(folder, file, "X of bytes [height, width, 3, images] and y")
+        raise _bad_file(folder, file, "X of bytes [height, width, 3, images] and y")
     label_N = np.atleast_1d(label).ravel().astype(np.int64) % 10
     return _classes(folder, file, usual_names("svhn"), np.moveaxis(pixel, 3, 0), label_N)
 
 
 def stl10(folder: Folder) -> Classes:
-    """test_X.bin: colour by colour, column by column, 96 x 96; test_y.bin counts from 1."""
+    """test_X.bin: 96 x 96, colour by colour, column by column; test_y.bin: labels from 1."""
     file, side = "test_X.bin", 96
     byte_B = np.frombuffer(_content(folder, file), dtype=np.uint8)
     if len(byte_B) % (3 * side * side):
-        raise _odd(folder, file, f"images of 3 x {side} x {side} bytes")
+        raise _bad_file(folder, file, f"images of 3 x {side} x {side} bytes")
     pixel_NHWC = byte_B.reshape(-1, 3, side, side).transpose(0, 3, 2, 1)
     label_N = np.frombuffer(_content(folder, "test_y.bin"), dtype=np.uint8).astype(np.int64) - 1
-    names = lines_of(folder, "class_names.txt")
+    names = nonempty_lines(folder, "class_names.txt")
     return _classes(folder, file, names, pixel_NHWC, label_N)
 
 
@@ -320,30 +329,30 @@ def _classes(
     pixel_NHWC: Pixels,
     label_N: NDArray[np.generic],
 ) -> Classes:
-    """Views of the array, not copies: nothing is decoded before it is opened."""
+    """Build `Classes` from an array of images, as views without copies."""
     labels = [int(label) for label in label_N]
     fits = len(labels) == len(pixel_NHWC) > 0 and len(names) > 1
     if not fits or not all(0 <= label < len(names) for label in labels):
-        raise _odd(folder, file, f"as many images as labels, each one of {len(names)} classes")
+        raise _bad_file(folder, file, f"as many images as labels, each one of {len(names)} classes")
     if pixel_NHWC.shape[3] != 3:
-        raise _odd(folder, file, "images of three colours")
-    found = [
-        Labelled(str(at), PixelImage(pixels, f"{folder.root / file}[{at}]"), label)
-        for at, (pixels, label) in enumerate(zip(pixel_NHWC, labels, strict=True))
+        raise _bad_file(folder, file, "images of three colours")
+    images = [
+        Labelled(str(index), PixelImage(pixels, f"{folder.root / file}[{index}]"), label)
+        for index, (pixels, label) in enumerate(zip(pixel_NHWC, labels, strict=True))
     ]
-    return Classes(tuple(names), found)
+    return Classes(tuple(names), images)
 
 
 def _idx(folder: Folder, file: str, *, dimensions: int) -> Pixels:
-    """An array of bytes with a header: magic, then its dimensions."""
+    """The array of an IDX file, whose header holds a magic number and the dimensions."""
     content = _content(folder, file)
     start = _IDX_HEADER * (dimensions + 1)
     header = np.frombuffer(content[:start], dtype=">u4") if len(content) >= start else None
     if header is None or int(header[0]) != 256 * _BYTES + dimensions:
-        raise _odd(folder, file, f"an IDX file of bytes with {dimensions} dimensions")
+        raise _bad_file(folder, file, f"an IDX file of bytes with {dimensions} dimensions")
     shape = tuple(int(length) for length in header[1:])
     if len(content) - start != int(np.prod([*shape], dtype=object)):
-        raise _odd(folder, file, f"{shape} bytes after the header")
+        raise _bad_file(folder, file, f"{shape} bytes after the header")
     return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)
 
 
@@ -354,10 +363,10 @@ def _content(folder: Folder, file: str) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise _odd(folder, file, f"a file that can be read ({error})") from error
+        raise _bad_file(folder, file, f"a file that can be read ({error})") from error
 
 
-def _odd(folder: Folder, file: str, expected: str) -> UnbagError:
+def _bad_file(folder: Folder, file: str, expected: str) -> UnbagError:
     return UnbagError(
         f"{file} of {folder.benchmark} is not the file it should be",
         expected=expected,

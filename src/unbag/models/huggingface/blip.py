@@ -1,6 +1,6 @@
-"""Matching heads of BLIP and BLIP-2 as scorers: how well an image and a caption match.
+"""Matching heads of BLIP and BLIP-2 as scorers of image and caption.
 
-BLIP has the encoders of its contrastive loss too, so it is also a dual encoder.
+BLIP also has the encoders of its contrastive loss, so it is a dual encoder too.
 
 Dimensions: Q queries, P images of a window, N pairs of a batch, L patches or tokens, H hidden, D
 joint space.
@@ -18,7 +18,7 @@ from unbag.models.batching import Fitting
 from unbag.models.huggingface.dual import ImagePreparation, ImageTextModel, states
 from unbag.models.huggingface.inputs import make_captions
 from unbag.models.huggingface.loading import plain_config, read_encoders, torch_dtype
-from unbag.models.layers import laid_out, unit_vectors
+from unbag.models.layers import make_layers, unit_vectors
 from unbag.models.weights import fingerprint
 from unbag.types import Layers, TokenFeatures
 from unbag.types.items import prompts_of
@@ -30,33 +30,32 @@ if TYPE_CHECKING:
     from unbag.types import DualEncoder, Query
 
 _VERSION = "hf-blip-1"
-"""Raise it whenever the code here changes a number."""
+"""Part of the fingerprint: increase it whenever a change here alters a result."""
 WINDOW = 64
-"""Images kept in memory as patches at a time."""
+"""Number of images whose patches are in memory at a time."""
 BATCH = 64
-"""Pairs read together, of nearly the same length."""
+"""Batch size of pairs, which are sorted by length."""
 
 
 def load_match(
     source: HfSource, architecture: str, *, device: str, dtype: str, compiles: bool
 ) -> Match:
-    """The matching head of BLIP or BLIP-2."""
+    """Load the matching head of BLIP or BLIP-2."""
     import transformers
 
     is_first = architecture == "BlipForImageTextRetrieval"
-    kind: Callable[..., PairReader] = Blip if is_first else Blip2
+    make: Callable[..., PairReader] = Blip if is_first else Blip2
     weights = getattr(transformers, architecture)
-    where = {"device": device, "dtype": dtype, "compiles": compiles}
-    reader = read_encoders(kind, source, weights, **where)
+    options = {"device": device, "dtype": dtype, "compiles": compiles}
+    reader = read_encoders(make, source, weights, **options)
     return MatchWithEncoders(reader, reader) if isinstance(reader, Blip) else Match(reader)
 
 
 class Match:
     """The matching head of a BLIP model as a scorer.
 
-    The score is the logit of "match" minus that of "no match"; the probability is its sigmoid.
-    Probabilities near 1 are equal in floating point where these are not, and would count as ties.
-    A caption that is an ensemble gets the mean over its prompts.
+    The score is the logit of "match" minus that of "no match". Its sigmoid, the probability, would
+    be tied in floating point near 1. An ensemble gets the mean over its prompts.
     """
 
     scoring = "match"
@@ -71,23 +70,23 @@ class Match:
 
     @property
     def context(self) -> int:
-        """Tokens a caption can have, special ones included; longer ones are cut."""
+        """Maximum tokens of a caption, special tokens included; longer captions are truncated."""
         return self.reader.context
 
     def count_tokens(self, captions: Sequence[str]) -> list[int]:
-        """Before cutting, special ones included."""
+        """Return the tokens of each caption before truncation, special tokens included."""
         return self.reader.count_tokens(captions)
 
     @torch.inference_mode()
     def score(self, queries: Sequence[Query]) -> Tensor:
-        """One number a query. An image goes through its encoder once for all of its captions."""
-        places: dict[int, list[int]] = {}
+        """Return one number per query. Each image is encoded once for all of its captions."""
+        rows_of: dict[int, list[int]] = {}
         for i, query in enumerate(queries):
-            places.setdefault(id(query.image), []).append(i)
+            rows_of.setdefault(id(query.image), []).append(i)
         score_Q = torch.zeros(len(queries), dtype=torch.float64)
-        several = list(places.values())
-        for at in range(0, len(several), WINDOW):
-            window = several[at : at + WINDOW]
+        groups = list(rows_of.values())
+        for start in range(0, len(groups), WINDOW):
+            window = groups[start : start + WINDOW]
             pixels = [self.reader.prepare(queries[rows[0]].image.open()) for rows in window]
             patch_PLH = self._fitting(self.reader.look, torch.stack(pixels))
             self._read(self._pairs(queries, window), patch_PLH, score_Q)
@@ -95,7 +94,7 @@ class Match:
         return score_Q / prompts_Q
 
     def _pairs(self, queries: Sequence[Query], window: Sequence[Sequence[int]]) -> list[_Pair]:
-        """Every prompt with its image, shortest first."""
+        """Return all prompts with the index of their image, shortest first."""
         places = [
             (query, image, prompt)
             for image, rows in enumerate(window)
@@ -103,22 +102,22 @@ class Match:
             for prompt in prompts_of(queries[query].caption)
         ]
         lengths = self.reader.count_tokens([prompt for *_, prompt in places])
-        return sorted(_Pair(n, *place) for n, place in zip(lengths, places, strict=True))
+        return sorted(_Pair(length, *place) for length, place in zip(lengths, places, strict=True))
 
     def _read(self, pairs: Sequence[_Pair], patch_PLH: Tensor, score_Q: Tensor) -> None:
-        def read(some: Sequence[_Pair]) -> Tensor:
-            patch_NLH = patch_PLH[[pair.image for pair in some]]
-            logit_N2 = self.reader.match(patch_NLH, [pair.prompt for pair in some]).double()
+        def read(part: Sequence[_Pair]) -> Tensor:
+            patch_NLH = patch_PLH[[pair.image for pair in part]]
+            logit_N2 = self.reader.match(patch_NLH, [pair.prompt for pair in part]).double()
             return logit_N2[:, 1] - logit_N2[:, 0]
 
-        for at in range(0, len(pairs), BATCH):
-            some = list(pairs[at : at + BATCH])
-            at_N = torch.tensor([pair.query for pair in some])
-            score_Q.index_add_(0, at_N, self._fitting(read, some))
+        for start in range(0, len(pairs), BATCH):
+            batch = list(pairs[start : start + BATCH])
+            query_N = torch.tensor([pair.query for pair in batch])
+            score_Q.index_add_(0, query_N, self._fitting(read, batch))
 
 
 class _Pair(NamedTuple):
-    """A prompt of a query, and the place of its image in the window."""
+    """A prompt, its length, and the indices of its query and image."""
 
     length: int
     query: int
@@ -127,9 +126,9 @@ class _Pair(NamedTuple):
 
 
 class MatchWithEncoders(Match):
-    """The same of a model that has two encoders too; `--scorer cosine` takes these.
+    """A matching head whose model is also a dual encoder, for `--scorer cosine`.
 
-    A class of its own: `isinstance` asks a model for `encoder`, and one without must not have it.
+    It is a separate class, since `isinstance` checks for the attribute `encoder`.
     """
 
     def __init__(self, reader: PairReader, encoder: DualEncoder) -> None:
@@ -139,10 +138,10 @@ class MatchWithEncoders(Match):
 
 
 class _Blip(ImageTextModel):
-    """What both have: an image encoder, a tokenizer and a place to compute."""
+    """Image encoder, tokenizer and device, shared by BLIP and BLIP-2."""
 
     text_config = "text_config"
-    """Part of the configuration that describes the reader of captions."""
+    """Name of the configuration of the text model."""
 
     def __init__(
         self,
@@ -155,104 +154,109 @@ class _Blip(ImageTextModel):
         dtype: str = "auto",
         compiles: bool = False,
     ) -> None:
-        """Wrap a model that is loaded; the precision is set here."""
+        """Wrap a loaded model and set its precision."""
         self.name = name
         self.device = device
         self.model = model.to(device=device, dtype=torch_dtype(dtype))
         self.images = ImagePreparation(image_processor, name=name, device=device)
-        text = getattr(model.config, self.text_config)
-        self.captions = make_captions(text, tokenizer, is_padded=False, has_mask=True)
-        said = (plain_config(model.config), self.images.said, self.captions.said, _VERSION)
-        self.fingerprint = fingerprint("hf-blip", model.state_dict(), *said)
-        self._look = torch.compile(model.vision_model) if compiles else model.vision_model
+        text_config = getattr(model.config, self.text_config)
+        self.captions = make_captions(text_config, tokenizer, is_padded=False, has_mask=True)
+        settings = (
+            plain_config(model.config),
+            self.images.settings,
+            self.captions.settings,
+            _VERSION,
+        )
+        self.fingerprint = fingerprint("hf-blip", model.state_dict(), *settings)
+        self._vision_model = torch.compile(model.vision_model) if compiles else model.vision_model
 
     def look(self, pixels: Tensor) -> Tensor:
-        """Prepared images to their patches, [N, L, H]."""
-        hidden: Tensor = self._look(**self._image_inputs(pixels)).last_hidden_state
+        """Encode prepared images to patches, [N, L, H]."""
+        hidden: Tensor = self._vision_model(**self._image_inputs(pixels)).last_hidden_state
         return hidden
 
-    def _seen(self, patch_NLH: Tensor) -> dict[str, Tensor]:
+    def _image_context(self, patch_NLH: Tensor) -> dict[str, Tensor]:
         patch_NLH = patch_NLH.to(self.device)
         mask_NL = torch.ones(patch_NLH.shape[:2], dtype=torch.long, device=self.device)
         return {"encoder_hidden_states": patch_NLH, "encoder_attention_mask": mask_NL}
 
 
 class Blip(_Blip):
-    """BLIP: a reader of pairs, and a dual encoder by the encoders of its contrastive loss."""
+    """BLIP, which scores pairs and is a dual encoder of its contrastive loss."""
 
     scale, bias = 1.0, 0.0
-    """The temperature of its loss is not part of the checkpoint."""
+    """The temperature of its loss is not in the checkpoint."""
 
     def match(self, patch_NLH: Tensor, captions: Sequence[str]) -> Tensor:
-        """Logits of "no match" and "match", [N, 2], from the first token."""
-        hidden_NLH = self._read(captions, self._seen(patch_NLH))
+        """Return logits of "no match" and "match", [N, 2], from the first token."""
+        hidden_NLH = self._read(captions, self._image_context(patch_NLH))
         logit_N2: Tensor = self.model.itm_head(hidden_NLH[:, 0])
         return logit_N2.cpu()
 
     @torch.inference_mode()
     def encode_images(self, pixels: Tensor) -> Tensor:
-        """[N, ...] prepared images to unit vectors [N, D]."""
+        """Encode prepared images [N, ...] to unit vectors [N, D]."""
         return unit_vectors(self.model.vision_proj(self.look(pixels)[:, 0]))
 
     @torch.inference_mode()
     def encode_texts(self, captions: Sequence[str]) -> Tensor:
-        """Captions, read without an image, to unit vectors [N, D]."""
+        """Encode captions, without an image, to unit vectors [N, D]."""
         return unit_vectors(self.model.text_proj(self._read(captions, {})[:, 0]))
 
     @torch.inference_mode()
     def encode_patches(self, pixels: Tensor) -> TokenFeatures:
-        """Patches through the projection of the first one, [N, L, D]."""
+        """Project patches like the class token, [N, L, D]."""
         vector_NLD = unit_vectors(self.model.vision_proj(self.look(pixels)[:, 1:]))
         return TokenFeatures(vector_NLD, torch.ones(vector_NLD.shape[:2], dtype=torch.bool))
 
     @torch.inference_mode()
     def encode_tokens(self, captions: Sequence[str]) -> TokenFeatures:
-        """Tokens through the projection of the first one, [N, L, D]."""
+        """Project tokens like the first one, [N, L, D]."""
         vector_NLD = unit_vectors(self.model.text_proj(self._read(captions, {})))
         return TokenFeatures(vector_NLD, self.captions.real(captions, vector_NLD.shape[1]))
 
     @torch.no_grad()
     def image_layers(self, pixels: Tensor) -> Layers:
-        """Patches after each layer, and the class token."""
+        """Return patches and class token of each layer."""
         _, hidden = states(self.model.vision_model, self._image_inputs(pixels))
-        return laid_out([one[:, 1:] for one in hidden], [one[:, 0] for one in hidden])
+        return make_layers([layer[:, 1:] for layer in hidden], [layer[:, 0] for layer in hidden])
 
     @torch.no_grad()
     def text_layers(self, captions: Sequence[str]) -> Layers:
-        """Tokens after each layer, read without an image; the first is read out."""
+        """Return the tokens of each layer, without an image; the first is pooled."""
         inputs = self._caption_inputs(captions)
         _, hidden = states(self.model.text_encoder, inputs)
-        return laid_out(hidden, [one[:, 0] for one in hidden], inputs["attention_mask"])
+        return make_layers(hidden, [layer[:, 0] for layer in hidden], inputs["attention_mask"])
 
-    def _read(self, captions: Sequence[str], seen: dict[str, Tensor]) -> Tensor:
-        found = self.model.text_encoder(**self._caption_inputs(captions), **seen)
-        hidden: Tensor = found.last_hidden_state
+    def _read(self, captions: Sequence[str], image_context: dict[str, Tensor]) -> Tensor:
+        output = self.model.text_encoder(**self._caption_inputs(captions), **image_context)
+        hidden: Tensor = output.last_hidden_state
         return hidden
 
 
 class Blip2(_Blip):
-    """BLIP-2: a reader of pairs, and no dual encoder.
+    """BLIP-2, which scores pairs. It is no dual encoder.
 
-    Its contrastive score takes the best of 32 vectors of an image.
+    Its contrastive score is the maximum over 32 vectors of an image.
     """
 
     text_config = "qformer_config"
 
     def match(self, patch_NLH: Tensor, captions: Sequence[str]) -> Tensor:
-        """Logits of "no match" and "match", [N, 2], the mean over its query tokens."""
+        """Return logits of "no match" and "match", [N, 2], averaged over query tokens."""
         inputs = self._caption_inputs(captions)
         token_NL, mask_NL = inputs["input_ids"], inputs["attention_mask"]
         query_NQH = self.model.query_tokens.expand(len(token_NL), -1, -1)
-        queries = query_NQH.shape[1]
-        found = self.model.qformer(
+        n_queries = query_NQH.shape[1]
+        output = self.model.qformer(
             query_embeds=self.model.embeddings(input_ids=token_NL, query_embeds=query_NQH),
-            query_length=queries,
-            attention_mask=torch.cat([mask_NL.new_ones(len(mask_NL), queries), mask_NL], dim=1),
-            **self._seen(patch_NLH),
+            query_length=n_queries,
+            attention_mask=torch.cat([mask_NL.new_ones(len(mask_NL), n_queries), mask_NL], dim=1),
+            **self._image_context(patch_NLH),
         )
-        logit_NQ2: Tensor = self.model.itm_head(found.last_hidden_state[:, :queries])
+        logit_NQ2: Tensor = self.model.itm_head(output.last_hidden_state[:, :n_queries])
         return logit_NQ2.mean(dim=1).cpu()
 
 
 PairReader: TypeAlias = Blip | Blip2
-"""A model that reads a caption while it looks at the patches of an image."""
+"""A model that scores a caption against the patches of an image."""

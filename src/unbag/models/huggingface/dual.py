@@ -1,7 +1,7 @@
-"""Dual encoders of transformers (CLIP, SigLIP, ALIGN and the like) in the interface of unbag.
+"""Dual encoders of transformers (CLIP, SigLIP, ALIGN and the like).
 
-`KINDS` says for each family where its vectors are read and which way patches and tokens take into
-the joint space.
+`KINDS` defines for each family how it pools and how patches and tokens are projected into the joint
+space.
 
 Dimensions: N images or captions, L patches or tokens, D joint space, F numbers of a patch.
 """
@@ -21,7 +21,7 @@ from unbag.errors import UnbagError
 from unbag.models.batching import Levels, levels
 from unbag.models.huggingface.inputs import Captions, make_captions
 from unbag.models.huggingface.loading import plain_config, torch_dtype
-from unbag.models.layers import blocks_of, laid_out, of_maps, recorded, unit_vectors
+from unbag.models.layers import blocks_of, flatten_maps, make_layers, record_blocks, unit_vectors
 from unbag.models.weights import fingerprint, seeded
 from unbag.types import Layers, TokenFeatures
 
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     Project = Callable[[Any, Any], Tensor]
-    """Model and hidden states [N, L, hidden] to the joint space [N, L, D]."""
+    """Projects hidden states [N, L, hidden] of a model into the joint space [N, L, D]."""
 
 _VERSION = "hf-dual-2"
-"""Raise it whenever the code here changes a number."""
+"""Part of the fingerprint: increase it whenever a change here alters a result."""
 _PLAIN = ("pixel_values",)
 _PACKED = ("pixel_values", "pixel_attention_mask", "spatial_shapes")
 """SigLIP 2 NaFlex: patches of any grid, padded to a fixed number, with mask and grid."""
 
 
 class ImageTextModel:
-    """What models of transformers share that have an image processor and a tokenizer."""
+    """Base class of models of transformers with an image processor and a tokenizer."""
 
     name: str
     device: str
@@ -50,33 +50,33 @@ class ImageTextModel:
 
     @property
     def context(self) -> int:
-        """Tokens a caption can have, special ones included."""
+        """Maximum tokens of a caption, special tokens included."""
         return self.captions.context
 
     def prepare(self, image: Image) -> Tensor:
-        """One image by the model's own image processor."""
+        """Prepare an image with the image processor of the model."""
         return self.images(image)
 
     def count_tokens(self, captions: Sequence[str]) -> list[int]:
-        """Before cutting, special ones included."""
+        """Return the tokens of each caption before truncation, special tokens included."""
         return self.captions.count(captions)
 
     def random_init(self, *, name: str, seed: int) -> Self:
-        """The same architecture, and weights as its class begins."""
-        old, made = self.model, cast(Callable[..., Self], type(self))
+        """Return a randomly initialized model of the same architecture."""
+        trained, make = self.model, cast(Callable[..., Self], type(self))
         with seeded(seed):
-            # The class makes its own weights from a config, and may change that config.
-            model = type(old)(deepcopy(old.config))
+            # Copied, since the class may change its config.
+            model = type(trained)(deepcopy(trained.config))
         with catch_warnings():
-            # All that is said of captions that run padded was said of the encoder.
+            # The warnings about padded captions were already given for the trained model.
             simplefilter("ignore")
-            return made(
+            return make(
                 model.eval().requires_grad_(False),
                 self.captions.tokenizer,
                 self.images.processor,
                 name=name,
                 device=self.device,
-                dtype=str(old.dtype).removeprefix("torch."),
+                dtype=str(trained.dtype).removeprefix("torch."),
             )
 
     def _image_inputs(self, pixels: Tensor) -> dict[str, Tensor]:
@@ -84,14 +84,14 @@ class ImageTextModel:
         return inputs | {"pixel_values": inputs["pixel_values"].to(self.model.dtype)}
 
     def _caption_inputs(
-        self, captions: Sequence[str], how: Captions | None = None
+        self, captions: Sequence[str], tokenize: Captions | None = None
     ) -> dict[str, Tensor]:
-        inputs = (how or self.captions)(captions).items()
+        inputs = (tokenize or self.captions)(captions).items()
         return {name: value.to(self.device, non_blocking=True) for name, value in inputs}
 
 
 class HfDual(ImageTextModel):
-    """CLIP, SigLIP, ALIGN and the like. Vectors are those of `get_*_features`, at unit norm."""
+    """CLIP, SigLIP, ALIGN and the like. Vectors are normalized results of `get_*_features`."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class HfDual(ImageTextModel):
         dtype: str = "auto",
         compiles: bool = False,
     ) -> None:
-        """Wrap a model that is loaded; the precision is set here."""
+        """Wrap a loaded model and set its precision."""
         self.name = name
         self.device = device
         self.model_type = str(model.config.model_type)
@@ -117,39 +117,44 @@ class HfDual(ImageTextModel):
             has_mask=kind.has_mask,
             most=kind.most,
         )
-        check_end(model.config, tokenizer, kind, name=name)
+        check_end_token(model.config, tokenizer, kind, name=name)
         self.scale, self.bias = _temperature(model)
         self._ask_image, self._ask_caption = model.get_image_features, model.get_text_features
-        # In full precision: a lower one hides a difference, or makes one.
+        # In full precision, since a lower one may hide or cause a difference.
         self.model = model.to(device=device, dtype=torch.float32)
-        self.captions = self._exact(captions)
+        self.captions = self._check_padding(captions)
         self.model = model.to(dtype=torch_dtype(dtype))
         self.images = ImagePreparation(image_processor, name=name, device=device)
         self._check_widths()
-        said = (plain_config(model.config), self.images.said, self.captions.said, _VERSION)
-        self.fingerprint = fingerprint("hf", model.state_dict(), *said)
+        settings = (
+            plain_config(model.config),
+            self.images.settings,
+            self.captions.settings,
+            _VERSION,
+        )
+        self.fingerprint = fingerprint("hf", model.state_dict(), *settings)
         if compiles:
             self._ask_image = torch.compile(self._ask_image)
             self._ask_caption = torch.compile(self._ask_caption, dynamic=True)
 
     @torch.inference_mode()
     def encode_images(self, pixels: Tensor) -> Tensor:
-        """[N, ...] prepared images to unit vectors [N, D]."""
+        """Encode prepared images [N, ...] to unit vectors [N, D]."""
         return unit_vectors(_pooled(self._ask_image(**self._image_inputs(pixels))))
 
     @torch.inference_mode()
     def encode_texts(self, captions: Sequence[str]) -> Tensor:
-        """Captions to unit vectors [N, D]: at their real length where that is exact."""
+        """Encode captions to unit vectors [N, D], at their real length if that is exact."""
         return self._embed(captions)
 
     @torch.inference_mode()
     def encode_patches(self, pixels: Tensor) -> TokenFeatures:
-        """Patch vectors in the joint space: through the layers that the pooled one goes through.
+        """Project patches into the joint space by the layers of the pooled vector.
 
-        For SigLIP, which pools by attention, a patch is pooled as if it were the only one.
+        For SigLIP, which pools by attention, each patch is pooled as if it were the only one.
         """
         if self.kind.patches is None:
-            raise self._no_parts("patches")
+            raise self._no_tokens_error("patches")
         inputs = self._image_inputs(pixels)
         hidden = self.model.vision_model(**inputs).last_hidden_state
         vector_NLD = unit_vectors(self.kind.patches(self.model, hidden))
@@ -160,92 +165,96 @@ class HfDual(ImageTextModel):
 
     @torch.inference_mode()
     def encode_tokens(self, captions: Sequence[str]) -> TokenFeatures:
-        """Token vectors in the joint space, special ones included; the mask leaves out padding."""
+        """Encode tokens in the joint space, special tokens included; the mask excludes padding."""
         if self.kind.tokens is None:
-            raise self._no_parts("tokens")
+            raise self._no_tokens_error("tokens")
         hidden = self.model.text_model(**self._caption_inputs(captions))
         vector_NLD = unit_vectors(self.kind.tokens(self.model, hidden.last_hidden_state))
         return TokenFeatures(vector_NLD, self.captions.real(captions, vector_NLD.shape[1]))
 
     @torch.inference_mode()
     def encode_padded(self, captions: Sequence[str], *, length: int) -> TokenFeatures:
-        """The same at so many places, padding included; a longer caption keeps its end token.
+        """Encode `length` tokens, padding included; a longer caption keeps its end token.
 
-        Padding does not look at padding, as where a tokenizer's mask is given to CLIP. Encoders
-        that were trained to look at it run at their full context.
+        Padding is masked, as when the tokenizer's mask is passed to CLIP. Encoders that were
+        trained to attend to padding run at their full context.
         """
         if self.kind.tokens is None:
-            raise self._no_parts("tokens")
-        how = self.captions.padded()
+            raise self._no_tokens_error("tokens")
+        tokenize = self.captions.padded()
         if not self.kind.is_padded:
-            how = replace(how, context=min(length, how.context), has_mask=True)
-        hidden = self.model.text_model(**self._caption_inputs(captions, how))
+            tokenize = replace(tokenize, context=min(length, tokenize.context), has_mask=True)
+        hidden = self.model.text_model(**self._caption_inputs(captions, tokenize))
         vector_NLD = unit_vectors(
             self.kind.tokens(self.model, hidden.last_hidden_state[:, :length])
         )
-        return TokenFeatures(vector_NLD, how.real(captions, vector_NLD.shape[1]))
+        return TokenFeatures(vector_NLD, tokenize.real(captions, vector_NLD.shape[1]))
 
     @torch.no_grad()
     def image_layers(self, pixels: Tensor) -> Layers:
-        """Patches after each layer, and the class token where that is read out.
+        """Return patches and, if it is pooled, the class token of each layer.
 
-        SigLIP pools by attention: its last patches are what that is given, its last pooled vector
-        is what it gives. Maps of ALIGN are averaged to the grid of the last.
+        SigLIP pools by attention: its last patches are the input and its last pooled vector is the
+        output of that attention. Maps of ALIGN are averaged to the grid of the last.
         """
         inputs = self._image_inputs(pixels)
         if self.kind.looks is None:
-            raise self._unknown_layers("image", "looks")
+            raise self._unknown_layers_error("image", "looks")
         encoder = self.model.vision_model
-        found, hidden = states(encoder, inputs)
+        output, hidden = states(encoder, inputs)
         if self.kind.looks == "class":
-            hidden[-1] = encoder.post_layernorm(found.last_hidden_state)
-            return laid_out([one[:, 1:] for one in hidden], [one[:, 0] for one in hidden])
-        pooled = [*[None] * (len(hidden) - 1), found.pooler_output]
-        vectors = of_maps(hidden) if self.kind.looks == "map" else hidden
-        return laid_out(vectors, pooled, inputs.get("pixel_attention_mask"))
+            hidden[-1] = encoder.post_layernorm(output.last_hidden_state)
+            return make_layers(
+                [layer[:, 1:] for layer in hidden], [layer[:, 0] for layer in hidden]
+            )
+        pooled = [*[None] * (len(hidden) - 1), output.pooler_output]
+        vectors = flatten_maps(hidden) if self.kind.looks == "map" else hidden
+        return make_layers(vectors, pooled, inputs.get("pixel_attention_mask"))
 
     @torch.no_grad()
     def text_layers(self, captions: Sequence[str]) -> Layers:
-        """Tokens after each layer, special ones included, and the one that is read out."""
+        """Return the tokens and the pooled token of each layer."""
         inputs = self._caption_inputs(captions)
         token_NL = inputs["input_ids"]
         real_NL = self.captions.real(captions, token_NL.shape[1])
         if self.kind.tokens is None:
-            raise self._unknown_layers("text", "tokens")
+            raise self._unknown_layers_error("text", "tokens")
         _, hidden = states(self.model.text_model, inputs)
-        # Where each caption's vector is read, as transformers finds it.
+        # Index of the pooled token of each caption, as in transformers.
         end = self.model.config.text_config.eos_token_id
         if self.kind.pools != "end":
-            place = 0 if self.kind.pools == "first" else token_NL.shape[1] - 1
-            place_N = torch.full((len(token_NL),), place, device=token_NL.device)
+            index = 0 if self.kind.pools == "first" else token_NL.shape[1] - 1
+            index_N = torch.full((len(token_NL),), index, device=token_NL.device)
         elif self.kind.pools_at_largest and end == 2:
-            place_N = token_NL.argmax(dim=1)
+            index_N = token_NL.argmax(dim=1)
         else:
-            place_N = (token_NL == int(end)).int().argmax(dim=1)
-        row_N = torch.arange(len(place_N), device=place_N.device)
-        return laid_out(hidden, [one[row_N, place_N] for one in hidden], real_NL)
+            index_N = (token_NL == int(end)).int().argmax(dim=1)
+        row_N = torch.arange(len(index_N), device=index_N.device)
+        return make_layers(hidden, [layer[row_N, index_N] for layer in hidden], real_NL)
 
-    def _embed(self, captions: Sequence[str], how: Captions | None = None) -> Tensor:
-        return unit_vectors(_pooled(self._ask_caption(**self._caption_inputs(captions, how))))
+    def _embed(self, captions: Sequence[str], tokenize: Captions | None = None) -> Tensor:
+        return unit_vectors(_pooled(self._ask_caption(**self._caption_inputs(captions, tokenize))))
 
     @torch.inference_mode()
-    def _exact(self, captions: Captions) -> Captions:
-        """Real lengths only if they give the vectors of the full context; tried, not believed."""
+    def _check_padding(self, captions: Captions) -> Captions:
+        """Pad to the full context unless real lengths give the same vectors in a test."""
         if captions.is_padded:
             if self.kind is UNKNOWN:
-                warn(self._runs_padded(captions, "is a kind not known here"), stacklevel=4)
+                warn(self._padding_warning(captions, "is of an unknown kind"), stacklevel=4)
             return captions
-        tried = ["a red cube", "a"]
-        short, full = (self._embed(tried, how) for how in (captions, captions.padded()))
+        texts = ["a red cube", "a"]
+        short, full = (self._embed(texts, tokenize) for tokenize in (captions, captions.padded()))
         is_exact = (short - full).abs().max() < 1e-5
         if not is_exact:
-            warn(self._runs_padded(captions, "gives other vectors without padding"), stacklevel=4)
+            warn(
+                self._padding_warning(captions, "gives other vectors without padding"), stacklevel=4
+            )
         return captions if is_exact else captions.padded()
 
-    def _runs_padded(self, captions: Captions, why: str) -> str:
+    def _padding_warning(self, captions: Captions, reason: str) -> str:
         return (
-            f"{self.name}: the text encoder {why}, so captions run at {captions.context} tokens, "
-            "which is right but slow"
+            f"{self.name}: the text encoder {reason}, so captions are padded to {captions.context} "
+            "tokens, which is correct but slow"
         )
 
     def _check_widths(self) -> None:
@@ -259,22 +268,22 @@ class HfDual(ImageTextModel):
                 hint="this kind of model cannot be scored by cosine",
             )
 
-    def _no_parts(self, what: str) -> UnbagError:
+    def _no_tokens_error(self, what: str) -> UnbagError:
         return UnbagError(
             f"{self.name}: {what} of a {self.model_type!r} have no place in the joint space",
-            expected=f"one of {_known_by(what)}",
+            expected=f"one of {_families_with(what)}",
         )
 
-    def _unknown_layers(self, what: str, by: str) -> UnbagError:
+    def _unknown_layers_error(self, what: str, field: str) -> UnbagError:
         return UnbagError(
             f"layers of the {what} encoder of a {self.model_type!r} are not known",
-            expected=f"one of {_known_by(by)}",
+            expected=f"one of {_families_with(field)}",
             hint=f"use the {what} vector",
         )
 
 
 def _temperature(model: Any) -> tuple[float, float]:
-    """Scale and bias of the loss; read before the precision is lowered."""
+    """Return scale and bias of the loss, before the precision is lowered."""
     if hasattr(model, "temperature"):
         return 1.0 / float(model.temperature), 0.0
     scale = getattr(model, "logit_scale", None)
@@ -285,16 +294,16 @@ def _temperature(model: Any) -> tuple[float, float]:
     )
 
 
-def _pooled(found: Any) -> Tensor:
-    """Version 4 of transformers gives the vectors, 5 an output that holds them."""
-    pooled: Tensor = found if isinstance(found, torch.Tensor) else found.pooler_output
+def _pooled(output: Any) -> Tensor:
+    """Return the vectors: the output in version 4 of transformers, a part of it in version 5."""
+    pooled: Tensor = output if isinstance(output, torch.Tensor) else output.pooler_output
     return pooled
 
 
-def check_end(config: Any, tokenizer: Any, kind: ModelFamily, *, name: str) -> None:
-    """The end token that the tokenizer writes is the one that the model pools at.
+def check_end_token(config: Any, tokenizer: Any, kind: ModelFamily, *, name: str) -> None:
+    """Raise UnbagError unless the model pools at the end token of the tokenizer.
 
-    If it is not, transformers takes the first token's vector, which is the same for all captions.
+    Otherwise transformers would pool the first token, which is the same for all captions.
     """
     if kind.pools != "end":
         return
@@ -307,15 +316,15 @@ def check_end(config: Any, tokenizer: Any, kind: ModelFamily, *, name: str) -> N
             f"{name}: the tokenizer ends a caption with token {written}, and the model looks for "
             f"{end}",
             expected="one end token; all captions would get the same vector",
-            hint="set eos_token_id of text_config in config.json, or mend the tokenizer",
+            hint="set eos_token_id of text_config in config.json, or correct the tokenizer",
         )
 
 
 class ImagePreparation:
-    """An image processor that prepares one image at a time, always to the same shape."""
+    """An image processor that prepares single images to one shape."""
 
     def __init__(self, processor: Any, *, name: str, device: str = "cpu") -> None:
-        """Try two shapes of image: batches need one shape of pixels."""
+        """Wrap a processor and check that it gives one shape for all images."""
         from PIL import Image
 
         self.processor = processor
@@ -324,16 +333,16 @@ class ImagePreparation:
         if names not in (set(_PLAIN), set(_PACKED)):
             raise UnbagError(
                 f"{name}: its image processor gives {', '.join(sorted(names))}",
-                expected=f"pixel_values alone, or what SigLIP 2 takes: {', '.join(_PACKED)}",
-                hint="this kind of model is not supported; docs/extending.md: bring your own",
+                expected=f"pixel_values alone, or the inputs of SigLIP 2: {', '.join(_PACKED)}",
+                hint="this kind of model is not supported; docs/how-to/extend.md shows how to add one",
             )
         self.is_packed = names == set(_PACKED)
         shapes = [tuple(self(Image.new("RGB", size)).shape) for size in ((40, 30), (30, 40))]
         if shapes[0] != shapes[1]:
             raise UnbagError(
                 f"{name}: its image processor gives pixels of shape {shapes[0]} for a wide image "
-                f"and {shapes[1]} for a high one",
-                expected="one shape, so that images can be run together",
+                f"and {shapes[1]} for a tall one",
+                expected="one shape, so that images can be batched",
                 hint="set a fixed size, or do_center_crop, in preprocessor_config.json",
             )
         if device != "cpu" and not self.is_packed:
@@ -341,28 +350,28 @@ class ImagePreparation:
             self._levels = levels(self._processed, self._in_bytes, last)
 
     def __call__(self, image: Image) -> Tensor:
-        """[channels, height, width], in bytes for a device where that is exact.
+        """Prepare an image to [channels, height, width], in bytes if the device converts them.
 
-        Or [L, F + 3], each patch with its mask and the grid.
+        For SigLIP 2 to [L, F + 3], each patch with its mask and the grid.
         """
         if self._levels:
             return self._in_bytes(image)
         if not self.is_packed:
             return self._processed(image)
-        found = self.processor(images=image, return_tensors="pt")
-        value_LF, mask_L, grid = (found[name][0] for name in _PACKED)
+        inputs = self.processor(images=image, return_tensors="pt")
+        value_LF, mask_L, grid = (inputs[name][0] for name in _PACKED)
         last_L3 = torch.cat([mask_L[:, None], grid.expand(len(mask_L), 2)], dim=1)
         return torch.cat([value_LF, last_L3.to(value_LF.dtype)], dim=1)
 
     def _processed(self, image: Image, **steps: bool) -> Tensor:
-        found: Tensor = self.processor(images=image, return_tensors="pt", **steps)["pixel_values"]
-        return found[0]
+        pixels: Tensor = self.processor(images=image, return_tensors="pt", **steps)["pixel_values"]
+        return pixels[0]
 
     def _in_bytes(self, image: Image) -> Tensor:
         return self._processed(image, do_rescale=False, do_normalize=False)
 
     def inputs(self, pixels: Tensor) -> dict[str, Tensor]:
-        """Arguments of the image encoder by name, from stacked prepared images."""
+        """Return the arguments of the image encoder for stacked prepared images."""
         if self._levels and pixels.dtype == torch.uint8:
             pixels = self._levels(pixels)
         if not self.is_packed:
@@ -374,55 +383,55 @@ class ImagePreparation:
         }
 
     def example(self) -> Tensor:
-        """A prepared image, to try a model on."""
+        """Return a prepared test image."""
         from PIL import Image
 
         return self(Image.new("RGB", (40, 30), (90, 120, 150)))
 
     @property
-    def said(self) -> str:
-        """All that decides a pixel, for the fingerprint."""
+    def settings(self) -> str:
+        """All that decides pixels, for the fingerprint."""
         return f"{type(self.processor).__name__} {self.processor.to_json_string()}"
 
 
 def states(encoder: Any, inputs: Mapping[str, Tensor]) -> tuple[Any, list[Tensor]]:
-    """What an encoder gives; what enters its first block, leaves each, and its last hidden state.
+    """Return the output of an encoder, and its input, the outputs of blocks and the last state.
 
-    Read by hooks rather than `output_hidden_states`, whose last entry stands before the final norm
-    in some models and behind it in others, from version to version.
+    Uses hooks rather than `output_hidden_states`, whose last entry is before or after the final
+    norm depending on the model and version.
     """
-    # AltCLIP's text encoder is one of RoBERTa with a norm and a linear layer on top.
+    # AltCLIP's text encoder is a RoBERTa with a norm and a linear layer on top.
     blocks = blocks_of(getattr(encoder, "roberta", encoder))
-    found, hidden = recorded(blocks, lambda: encoder(**inputs))
-    return found, [*hidden, found.last_hidden_state]
+    output, hidden = record_blocks(blocks, lambda: encoder(**inputs))
+    return output, [*hidden, output.last_hidden_state]
 
 
 @dataclass(frozen=True)
 class ModelFamily:
-    """What a family of models has in common."""
+    """Properties of a family of models."""
 
     pools: Literal["end", "first", "last"]
-    """The token whose vector is the caption's: the end token, the first, or the last position,
-    padding included."""
+    """The pooled token of a caption: the end token, the first, or the last position, padding
+    included."""
     is_padded: bool = False
-    """Captions must run at the full context; else they run at their real length."""
+    """Whether captions must be padded to the full context."""
     has_mask: bool = True
     most: int | None = None
-    """Tokens it was trained on, where config and tokenizer say more."""
+    """Maximum tokens in training, if config and tokenizer state more."""
     pools_at_largest: bool = False
-    """With end token 2 in its config, pools at the largest token number instead: configs of CLIP
-    said 2 by mistake for long, and transformers keeps to that."""
+    """Whether end token 2 in the config means pooling at the largest token id: old configs of CLIP
+    contain 2 by mistake, and transformers handles them so."""
     looks: Literal["class", "attention", "map"] | None = None
-    """What the image encoder pools with, where its layers are known: a class token, attention
-    over patches, or the mean of a map."""
+    """How the image encoder pools, if its layers are known: by a class token, by attention over
+    patches, or by the mean of a map."""
     patches: Project | None = None
     tokens: Project | None = None
 
 
 def _siglip_patches(model: Any, hidden: Any) -> Tensor:
-    """SigLIP pools by attention. A patch goes through that head alone.
+    """Pool each patch of SigLIP alone by its attention head.
 
-    It gets the vector that the image would have if this were its only patch.
+    The result is the vector of an image with only this patch.
     """
     shape = hidden.shape
     pooled: Tensor = model.vision_model.head(hidden.reshape(shape[0] * shape[1], 1, shape[2]))
@@ -437,7 +446,7 @@ _SIGLIP = ModelFamily(
     patches=_siglip_patches,
     tokens=lambda model, hidden: model.text_model.head(hidden),
 )
-"""Trained on 64 tokens without a mask and pooled at the last, which mostly is padding."""
+"""Trained on 64 tokens without a mask; the pooled last token is mostly padding."""
 _BERT = ModelFamily(
     "first",
     looks="class",
@@ -446,10 +455,10 @@ _BERT = ModelFamily(
     ),
     tokens=lambda model, hidden: model.text_projection(hidden),
 )
-"""CLIP's image encoder beside a text encoder like BERT."""
+"""CLIP's image encoder with a text encoder like BERT."""
 _CLIP = replace(_BERT, pools="end", has_mask=False)
-"""Causal and pooled at the first end token, so padding on the right cannot matter. With a mask
-transformers asks the device at every pass whether anything is masked."""
+"""Causal and pooled at the first end token, so padding on the right has no effect. A mask would
+make transformers synchronize with the device in every pass."""
 KINDS: Mapping[str, ModelFamily] = {
     "clip": replace(_CLIP, pools_at_largest=True),
     "metaclip_2": _CLIP,
@@ -470,11 +479,11 @@ KINDS: Mapping[str, ModelFamily] = {
 }
 
 
-def _known_by(field: str) -> str:
+def _families_with(field: str) -> str:
     return ", ".join(sorted(name for name, kind in KINDS.items() if getattr(kind, field)))
 
 
 UNKNOWN = ModelFamily("last", is_padded=True)
-"""A dual encoder of a family not listed: the full context is right, whatever it pools."""
+"""A family that is not listed: padding to the full context is always correct."""
 EXCLUDED = frozenset({"blip", "blip-2", "clipseg", "flava", "owlvit", "owlv2"})
-"""Kinds with both methods of a dual encoder whose vectors are not meant for scoring a caption."""
+"""Kinds with the methods of a dual encoder whose vectors do not score captions."""

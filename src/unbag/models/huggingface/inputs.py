@@ -1,4 +1,4 @@
-"""Captions as the token ids that a text encoder of transformers was trained on.
+"""Tokenization of captions for text encoders of transformers.
 
 Dimensions: N captions, L tokens.
 """
@@ -19,52 +19,56 @@ from unbag.types import IntArray
 if TYPE_CHECKING:
     from torch import Tensor
 
-_REMEMBERED = 1 << 17
-"""Captions whose tokens are kept: the evaluation asks for counts first and for vectors later."""
-_AT_ONCE = 256
-"""Captions given to a tokenizer; of many more it makes more objects than Python tidies quickly."""
-_ENDLESS = 1_000_000
-"""A tokenizer without a limit says 10**30."""
-_OFFSET = frozenset({"roberta", "xlm-roberta", "camembert", "altclip", "altclip_text_model"})
-"""Text encoders that count positions from the padding token on, as RoBERTa does."""
+_MAX_CACHED = 1 << 17
+"""Captions whose tokens are cached, since evaluation first counts and later encodes them."""
+_TOKENIZER_BATCH = 256
+"""Captions per call of a tokenizer; larger batches slow down Python's garbage collection."""
+_NO_LIMIT = 1_000_000
+"""A larger limit counts as none: tokenizers without a limit report 10**30."""
+_WITH_POSITION_OFFSET = frozenset(
+    {"roberta", "xlm-roberta", "camembert", "altclip", "altclip_text_model"}
+)
+"""Text encoders whose positions start after the padding token, as in RoBERTa."""
 
 
 def make_captions(
     config: Any, tokenizer: Any, *, is_padded: bool, has_mask: bool, most: int | None = None
 ) -> Captions:
-    """For a text encoder of this configuration; `most` where it was trained on fewer tokens."""
-    text = getattr(config, "text_config", config)
+    """Make the tokenization of a text encoder; `most` limits it to the tokens of its training."""
+    text_config = getattr(config, "text_config", config)
     if tokenizer.pad_token_id is None:
         raise UnbagError(
             f"the tokenizer {type(tokenizer).__name__} has no padding token",
-            expected="one, so that captions can be run together",
+            expected="one, so that captions can be batched",
             hint="set pad_token in tokenizer_config.json, as the model was trained",
         )
     tokenizer.padding_side = "right"
-    # Words of the same lengths: what knows no words may still count letters.
-    one, other = (tokenizer(words)["input_ids"] for words in ("a red cube", "a big ball"))
-    if one == other:
+    # Texts with words of equal lengths, since an empty tokenizer may still count letters.
+    first, second = (tokenizer(words)["input_ids"] for words in ("a red cube", "a big ball"))
+    if first == second:
         raise UnbagError(
-            f"the tokenizer {type(tokenizer).__name__} knows no words: 'a red cube' and "
-            "'a big ball' become the same tokens",
-            expected="the files of the tokenizer; transformers makes an empty one without them",
+            f"the tokenizer {type(tokenizer).__name__} has no vocabulary: 'a red cube' and "
+            "'a big ball' give the same tokens",
+            expected="the files of the tokenizer; without them transformers makes an empty one",
             hint="save the tokenizer into the model's folder",
         )
-    context = _context(text, tokenizer, most)
-    return Captions(tokenizer, context, int(text.vocab_size), is_padded, has_mask)
+    context = _context(text_config, tokenizer, most)
+    return Captions(tokenizer, context, int(text_config.vocab_size), is_padded, has_mask)
 
 
-def _context(text: Any, tokenizer: Any, most: int | None) -> int:
-    limits = [most] if most else []
-    if tokenizer.model_max_length < _ENDLESS:
+def _context(text_config: Any, tokenizer: Any, limit: int | None) -> int:
+    limits = [limit] if limit else []
+    if tokenizer.model_max_length < _NO_LIMIT:
         limits.append(int(tokenizer.model_max_length))
-    positions = getattr(text, "max_position_embeddings", None)
+    positions = getattr(text_config, "max_position_embeddings", None)
     if positions:
-        offset = text.pad_token_id + 1 if text.model_type in _OFFSET else 0
+        offset = (
+            text_config.pad_token_id + 1 if text_config.model_type in _WITH_POSITION_OFFSET else 0
+        )
         limits.append(int(positions) - offset)
     if not limits:
         raise UnbagError(
-            f"the model {text.model_type!r} does not say how many tokens a caption may have",
+            f"the model {text_config.model_type!r} states no maximum number of tokens",
             expected="max_position_embeddings in its config, or model_max_length of its tokenizer",
         )
     return min(limits)
@@ -72,31 +76,31 @@ def _context(text: Any, tokenizer: Any, most: int | None) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Captions:
-    """A tokenizer with the rule by which its model wants captions."""
+    """Converts captions to the inputs of a text encoder."""
 
     tokenizer: Any
     context: int
     vocabulary: int
-    """Rows of the model's embedding."""
+    """Rows of the embedding of the model."""
     is_padded: bool
-    """Every caption at the full context, for encoders that see the padding."""
+    """Whether captions are padded to the full context, for encoders that attend to padding."""
     has_mask: bool
-    """Padding is masked; encoders without a mask were trained to read it, or never look right."""
+    """Whether padding is masked; other encoders were trained with padding, or are causal."""
 
     known: dict[str, list[int]] = field(default_factory=dict, repr=False)
-    """Token numbers before cutting, by caption."""
+    """Cached token ids before truncation, by caption."""
 
     def count(self, captions: Sequence[str]) -> list[int]:
-        """Tokens before cutting, special ones included."""
+        """Return the tokens of each caption before truncation, special tokens included."""
         return [len(ids) for ids in self._ids(captions)]
 
     def __call__(self, captions: Sequence[str]) -> dict[str, Tensor]:
-        """Arguments of the text encoder: input_ids [N, L] and, where there is one, the mask."""
+        """Return the arguments of the text encoder: input_ids [N, L] and, if used, the mask."""
         import torch
 
-        every = zip(captions, self._ids(captions), strict=True)
-        token_NL, mask_NL = self._stacked(
-            [ids if len(ids) <= self.context else self._cut(caption) for caption, ids in every]
+        pairs = zip(captions, self._ids(captions), strict=True)
+        token_NL, mask_NL = self._pad(
+            [ids if len(ids) <= self.context else self._cut(caption) for caption, ids in pairs]
         )
         largest = int(token_NL.max())
         if largest >= self.vocabulary:
@@ -105,68 +109,68 @@ class Captions:
                 expected="the tokenizer that the model was trained with",
                 hint="save that tokenizer into the model's folder",
             )
-        found = {"input_ids": torch.from_numpy(token_NL)}
-        return found | ({"attention_mask": torch.from_numpy(mask_NL)} if self.has_mask else {})
+        inputs = {"input_ids": torch.from_numpy(token_NL)}
+        return inputs | ({"attention_mask": torch.from_numpy(mask_NL)} if self.has_mask else {})
 
-    def _stacked(self, every: Sequence[Sequence[int]]) -> tuple[IntArray, IntArray]:
-        """Token numbers, padded on the right, and 1 at the real ones."""
-        count_N = np.array([len(ids) for ids in every])
+    def _pad(self, rows: Sequence[Sequence[int]]) -> tuple[IntArray, IntArray]:
+        """Return token ids padded on the right, and the mask."""
+        count_N = np.array([len(ids) for ids in rows])
         length = self.context if self.is_padded else int(count_N.max())
         real_NL = np.arange(length) < count_N[:, None]
         token_NL = np.full(real_NL.shape, self.tokenizer.pad_token_id, dtype=np.int64)
-        token_NL[real_NL] = list(chain.from_iterable(every))
+        token_NL[real_NL] = list(chain.from_iterable(rows))
         return token_NL, real_NL.astype(np.int64)
 
     def _ids(self, captions: Sequence[str]) -> list[list[int]]:
-        """Token numbers before cutting."""
-        if len(self.known) > _REMEMBERED:
+        """Return token ids before truncation."""
+        if len(self.known) > _MAX_CACHED:
             self.known.clear()
         new = [caption for caption in dict.fromkeys(captions) if caption not in self.known]
-        for at in range(0, len(new), _AT_ONCE):
-            some = new[at : at + _AT_ONCE]
-            found = self.tokenizer(
-                some,
+        for start in range(0, len(new), _TOKENIZER_BATCH):
+            batch = new[start : start + _TOKENIZER_BATCH]
+            tokens = self.tokenizer(
+                batch,
                 truncation=False,
                 padding=False,
                 verbose=False,
                 return_attention_mask=False,
                 return_token_type_ids=False,
             )
-            # Decoders that begin captions with no token have none of an empty one; this is read.
-            every = (ids or [self.tokenizer.pad_token_id] for ids in found["input_ids"])
-            self.known.update(zip(some, every, strict=True))
+            # An empty caption has no tokens for decoders without a start token; it becomes padding.
+            rows = (ids or [self.tokenizer.pad_token_id] for ids in tokens["input_ids"])
+            self.known.update(zip(batch, rows, strict=True))
         return [self.known[caption] for caption in captions]
 
     def _cut(self, caption: str) -> list[int]:
-        """As the tokenizer cuts: what stands at the end of every caption stays."""
-        found = self.tokenizer(caption, truncation=True, max_length=self.context)
-        ids: list[int] = found["input_ids"]
+        """Truncate by the tokenizer, which keeps the end token."""
+        tokens = self.tokenizer(caption, truncation=True, max_length=self.context)
+        ids: list[int] = tokens["input_ids"]
         return ids
 
     def real(self, captions: Sequence[str], length: int) -> Tensor:
-        """[N, L], True at tokens of the caption, False at padding on the right."""
+        """Return a mask [N, L], True at tokens of the caption, False at padding."""
         import torch
 
         count_N = torch.tensor(self.count(captions)).clamp(max=self.context)
         return torch.arange(length)[None, :] < count_N[:, None]
 
     def fresh(self) -> Captions:
-        """The same without the tokens that are remembered, to be sent to another process."""
+        """Return a copy with an empty cache, to be sent to another process."""
         return replace(self, known={})
 
     def padded(self) -> Captions:
-        """The same, always at the full context."""
+        """Return a copy that pads to the full context."""
         return replace(self, is_padded=True)
 
     @property
-    def said(self) -> str:
-        """All that decides a token number, for the fingerprint."""
+    def settings(self) -> str:
+        """All that decides token ids, for the fingerprint."""
         rule = f"{self.context} {self.is_padded} {self.has_mask} {self.tokenizer.padding_side}"
-        return f"{_contents(self.tokenizer)} {rule}"
+        return f"{_tokenizer_state(self.tokenizer)} {rule}"
 
 
-def _contents(tokenizer: Any) -> str:
-    """Class, vocabulary and rules; not the folder, and not what an earlier call left behind."""
+def _tokenizer_state(tokenizer: Any) -> str:
+    """Return class, vocabulary and rules, without the folder and the state of earlier calls."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         return f"{type(tokenizer).__name__} {sorted(tokenizer.get_vocab().items())!r}"

@@ -1,4 +1,4 @@
-"""Dual encoders of open_clip in the interface of unbag, and how their images are prepared.
+"""Dual encoders of open_clip, and the preparation of their images.
 
 Dimensions: N inputs, L tokens or patches, D joint space.
 """
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from unbag.models.open_clip.text import Tokenizer
 
 PARTS = ("mean", "std", "interpolation", "resize_mode")
-"""What open_clip's table says of the preparation of images."""
+"""Fields of open_clip's table about the preparation of images."""
 
 
 class OpenClip:
-    """Any dual encoder of open_clip. Vectors are float32 whatever the model computes in."""
+    """A dual encoder of open_clip. Vectors are float32 for any precision of the model."""
 
     def __init__(
         self,
@@ -49,10 +49,10 @@ class OpenClip:
         config: Mapping[str, Any] | None = None,
         preparation: Mapping[str, Any] | None = None,
     ) -> None:
-        """Wrap a model; it is moved, and computes in `dtype` throughout.
+        """Wrap a model, moved to `device` and converted to `dtype`.
 
-        `config` and `preparation` are open_clip's records of both; only an export and a random twin
-        need them.
+        `config` and `preparation` are in open_clip's format; only exports and `random_init` need
+        them.
         """
         self.scale = float(model.logit_scale.detach().exp())
         bias = getattr(model, "logit_bias", None)
@@ -68,22 +68,22 @@ class OpenClip:
         self.config = config
         self.preparation = preparation
         self.text: TextNetwork = text_network(self.model)
-        found = in_bytes(prepare) if device != "cpu" else None
-        self._prepare = found[0] if found else prepare
-        self._levels = found[1] if found else None
-        self._check_lengths()
+        byte_preparation = in_bytes(prepare) if device != "cpu" else None
+        self._prepare = byte_preparation[0] if byte_preparation else prepare
+        self._levels = byte_preparation[1] if byte_preparation else None
+        self._check_padding()
         if compiles:
             self.model.visual.compile()
-            # Captions come in many lengths; each would be compiled anew.
+            # Dynamic, since each length of captions would be compiled separately.
             getattr(self.model, "text", self.model).transformer.compile(dynamic=True)
 
     def random_init(self, *, name: str, seed: int) -> OpenClip | None:
-        """The same architecture, and weights as open_clip begins; None where that is not known."""
-        # It imports this module.
+        """Return a randomly initialized model; None without config and preparation."""
+        # Imported here, since it imports this module.
         from unbag.models.open_clip.loading import fingerprint_of
 
-        config, prepared = self.config, self.preparation
-        if config is None or prepared is None:
+        config, preparation = self.config, self.preparation
+        if config is None or preparation is None:
             return None
         with seeded(seed):
             has_bias = getattr(self.model, "logit_bias", None) is not None
@@ -91,75 +91,75 @@ class OpenClip:
         return OpenClip(
             model,
             name=name,
-            fingerprint=fingerprint_of(model, config, prepared, self.tokenize, self.dtype),
+            fingerprint=fingerprint_of(model, config, preparation, self.tokenize, self.dtype),
             tokenizer=self.tokenize,
-            prepare=make_transform(prepared),
+            prepare=make_transform(preparation),
             device=self.device,
             dtype=self.dtype,
             config=config,
-            preparation=prepared,
+            preparation=preparation,
         )
 
     def prepare(self, image: Image) -> Tensor:
-        """open_clip's transform for evaluation, in bytes for a device where that is exact."""
+        """Apply open_clip's transform for evaluation, in bytes if the device converts them."""
         return self._prepare(image)
 
     def count_tokens(self, captions: Sequence[str]) -> list[int]:
-        """Before cutting, special ones included."""
+        """Return the tokens of each caption before truncation, special tokens included."""
         return self.tokenize.count(captions)
 
-    def _placed(self, pixels: Tensor) -> Tensor:
-        """Moved first and rounded there: a processor rounds more slowly than the bus carries."""
+    def _on_device(self, pixels: Tensor) -> Tensor:
+        """Move pixels and round them on the device, which is faster than rounding on the CPU."""
         pixels = pixels.to(self.device, non_blocking=True)
         if self._levels and pixels.dtype == torch.uint8:
             pixels = self._levels(pixels)
         return pixels.to(self.dtype)
 
     @torch.inference_mode()
-    def _check_lengths(self) -> None:
-        """Real lengths only if they give open_clip's own vectors: tried, not believed."""
+    def _check_padding(self) -> None:
+        """Pad captions unless a test confirms that real lengths give open_clip's vectors."""
         token_NL, _ = self.tokenize(["a red cube", "a"])
-        plain = Unknown(self.model, "its text encoder gives other vectors without padding")
+        padded = Unknown(self.model, "its text encoder gives other vectors without padding")
         token_NL = token_NL.to(self.device)
-        apart = (
-            (unit_vectors(self.text.pooled(token_NL)) - unit_vectors(plain.pooled(token_NL)))
+        difference = (
+            (unit_vectors(self.text.pooled(token_NL)) - unit_vectors(padded.pooled(token_NL)))
             .abs()
             .max()
         )
-        if not apart < (1e-5 if self.dtype == torch.float32 else 0.05):
-            self.text = plain
+        if not difference < (1e-5 if self.dtype == torch.float32 else 0.05):
+            self.text = padded
 
     @torch.inference_mode()
     def encode_images(self, pixels: Tensor) -> Tensor:
-        """Unit vectors [N, D]."""
-        found = self.model.visual(self._placed(pixels))
-        return unit_vectors(found[0] if isinstance(found, tuple) else found)
+        """Encode prepared images to unit vectors [N, D]."""
+        output = self.model.visual(self._on_device(pixels))
+        return unit_vectors(output[0] if isinstance(output, tuple) else output)
 
     @torch.inference_mode()
     def encode_texts(self, captions: Sequence[str]) -> Tensor:
-        """Unit vectors [N, D], run at their real length where that is exact."""
+        """Encode captions to unit vectors [N, D], at their real length if that is exact."""
         token_NL, _ = self.tokenize(captions)
         return unit_vectors(self.text.pooled(token_NL.to(self.device)))
 
     @torch.inference_mode()
     def encode_patches(self, pixels: Tensor) -> TokenFeatures:
-        """Unit vectors of places [N, L, D], row by row from the top left."""
-        vector_NLD = unit_vectors(patches(self.model.visual, self._placed(pixels)))
+        """Encode patches to unit vectors [N, L, D], row by row from the top left."""
+        vector_NLD = unit_vectors(patches(self.model.visual, self._on_device(pixels)))
         return TokenFeatures(vector_NLD, torch.ones(vector_NLD.shape[:2], dtype=torch.bool))
 
     @torch.inference_mode()
     def encode_tokens(self, captions: Sequence[str]) -> TokenFeatures:
-        """Unit vectors of tokens [N, L, D]; the mask is True up to the end token."""
+        """Encode tokens to unit vectors [N, L, D]; the mask is True up to the end token."""
         token_NL, real_NL = self._tokens(captions)
         vector_NLD = unit_vectors(self.text.words(token_NL, length=real_NL.shape[1]))
         return TokenFeatures(vector_NLD, real_NL)
 
     @torch.inference_mode()
     def encode_padded(self, captions: Sequence[str], *, length: int) -> TokenFeatures:
-        """The same with padding; a longer caption keeps its end token.
+        """Encode `length` tokens, padding included; a longer caption keeps its end token.
 
-        Encoders that leave padding out where they can have zeros there: how much of it they run
-        depends on the longest caption of a batch.
+        Encoders that skip padding get zeros there, since how much of it they run depends on the
+        longest caption of the batch.
         """
         token_NL, real_NL = self.tokenize(captions)
         length = min(length, self.context)
@@ -173,67 +173,75 @@ class OpenClip:
 
     @torch.no_grad()
     def image_layers(self, pixels: Tensor) -> Layers:
-        """Places after each layer, and the class token where that is read out."""
-        return image_layers(self.model.visual, self._placed(pixels))
+        """Return patches and, if it is pooled, the class token of each layer."""
+        return image_layers(self.model.visual, self._on_device(pixels))
 
     @torch.no_grad()
     def text_layers(self, captions: Sequence[str]) -> Layers:
-        """Tokens after each layer, and the one that is read out."""
+        """Return the tokens and the pooled token of each layer."""
         return self.text.layers(*self._tokens(captions))
 
     def _tokens(self, captions: Sequence[str]) -> tuple[Tensor, Tensor]:
-        """At full length on the device, and which are real, up to the longest caption's end."""
+        """Return padded tokens on the device, and a mask up to the end of the longest caption."""
         token_NL, real_NL = self.tokenize(captions)
         length = int(real_NL.any(dim=0).nonzero().max()) + 1
         return token_NL.to(self.device), real_NL[:, :length]
 
 
 def make_transform(preparation: Mapping[str, Any]) -> Callable[[Image], Tensor]:
-    """open_clip's own transform for evaluation."""
+    """Make open_clip's transform for evaluation."""
     package = library().transform
-    made: Callable[[Image], Tensor] = package.image_transform_v2(
+    transform: Callable[[Image], Tensor] = package.image_transform_v2(
         package.PreprocessCfg(**preparation), is_train=False
     )
-    return made
+    return transform
 
 
-def in_bytes(whole: Callable[[Image], Tensor]) -> tuple[Callable[[Image], Tensor], Levels] | None:
-    """A transform up to its bytes, and what becomes of them; None if it does not end so."""
-    parts: Any = import_module("torchvision.transforms")
-    steps = getattr(whole, "transforms", [])
-    first = parts.Compose([*steps[:-2], parts.PILToTensor()])
-    found = levels(whole, first, parts.Compose(steps[-2:]))
-    return (first, found) if found else None
+def in_bytes(
+    transform: Callable[[Image], Tensor],
+) -> tuple[Callable[[Image], Tensor], Levels] | None:
+    """Split a transform into one to bytes and their `Levels`; None if that is not exact."""
+    transforms: Any = import_module("torchvision.transforms")
+    steps = getattr(transform, "transforms", [])
+    to_bytes = transforms.Compose([*steps[:-2], transforms.PILToTensor()])
+    table = levels(transform, to_bytes, transforms.Compose(steps[-2:]))
+    return (to_bytes, table) if table else None
 
 
 def full_preparation(preparation: Mapping[str, Any], size: object) -> dict[str, Any]:
-    """Every part, with the size the image encoder wants."""
+    """Complete a preparation with defaults and the size of the image encoder."""
     default = asdict(library().transform.PreprocessCfg())
     return {**default, "size": size, **preparation}
 
 
-def preparation_of_config(said: Mapping[str, Any]) -> dict[str, Any]:
-    """What an open_clip_config.json says; open_clip's default for the rest."""
-    found = said.get("preprocess_cfg") or {}
-    return {key: found[key] for key in (*PARTS, "fill_color") if found.get(key) is not None}
+def preparation_of_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the preparation in an open_clip_config.json."""
+    preparation = config.get("preprocess_cfg") or {}
+    return {
+        key: preparation[key] for key in (*PARTS, "fill_color") if preparation.get(key) is not None
+    }
 
 
 def usual_preparation(arch: str) -> dict[str, Any]:
-    """What all published weights of an architecture have; nothing (the default) if they differ."""
+    """Return the preparation of all published weights of an architecture; empty if they differ."""
     tags = library().list_pretrained_tags_by_model(arch)
-    known = [library().get_pretrained_cfg(arch, tag) for tag in tags]
-    found = [{key: one[key] for key in PARTS if key in one} for one in known]
-    return found[0] if found and all(one == found[0] for one in found) else {}
+    configs = [library().get_pretrained_cfg(arch, tag) for tag in tags]
+    preparations = [{key: config[key] for key in PARTS if key in config} for config in configs]
+    return (
+        preparations[0]
+        if preparations and all(config == preparations[0] for config in preparations)
+        else {}
+    )
 
 
 def note_on_preparation(arch: str) -> str:
-    """Said where this is not what open_clip takes for a bare file (SigLIP, CLIPA, MobileCLIP)."""
-    found = usual_preparation(arch)
+    """Return a note if open_clip prepares a bare file differently (SigLIP, CLIPA, MobileCLIP)."""
+    preparation = usual_preparation(arch)
     default = asdict(library().transform.PreprocessCfg())
-    if all(default[key] == value for key, value in found.items()):
+    if all(default[key] == value for key, value in preparation.items()):
         return ""
+    settings = ", ".join(f"{key} {value}" for key, value in preparation.items())
     return (
-        f"{arch}: images are prepared as for all published weights of {arch} "
-        f"({', '.join(f'{key} {value}' for key, value in found.items())}); open_clip itself takes "
-        "the preparation of OpenAI's weights for a bare file"
+        f"{arch}: images are prepared as for all published weights of {arch} ({settings}); "
+        "open_clip itself uses the preparation of OpenAI's weights for a bare file"
     )

@@ -1,6 +1,6 @@
-"""The open_clip library, imported when it is needed, and the names it knows.
+"""Lazy import of the open_clip library, and the names of its models.
 
-Imports are absolute, so in this package `open_clip` is always the library.
+Imports are absolute, so `open_clip` is always the library in this package.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from typing import Any
 from unbag.errors import UnbagError
 
 QUICK = "-quickgelu"
-"""Ending of an architecture that computes with QuickGELU."""
-_SHOWN = 40
-"""Names in a message where none is near; no architecture has more tags."""
+"""Suffix of an architecture with QuickGELU."""
+_MAX_LISTED = 40
+"""Number of names in a message if none is similar; no architecture has more tags."""
 
-# By how a tag begins; the longest that fits counts. Sources: open_clip's docs/PRETRAINED.md.
-_BY_START: Mapping[str, tuple[str, ...]] = MappingProxyType(
+# Training datasets by prefix of a tag; the longest prefix counts. Source: open_clip's
+# docs/PRETRAINED.md.
+_DATASETS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "cc12m": ("CC12M",),
         "commonpool_": ("CommonPool",),
@@ -44,7 +45,7 @@ _BY_START: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 
 def library() -> Any:
-    """The library, imported late: it takes seconds and is an optional extra."""
+    """Import the library when it is needed: it takes seconds and is an optional extra."""
     try:
         import open_clip  # type: ignore[import-untyped, unused-ignore]
     except ImportError as error:
@@ -55,17 +56,17 @@ def library() -> Any:
     return open_clip
 
 
-def parse(text: str) -> WantedWeights:
-    """Which weights a name asks for; an architecture without weights is refused.
+def parse(text: str) -> ModelSpec:
+    """Parse the name of a model; an architecture without weights is an error.
 
     ARCH/TAG            weights open_clip knows by name, optionally pinned: ARCH/TAG@REVISION
-    ARCH@PATH           a checkpoint, or a folder that holds one
+    ARCH@PATH           a checkpoint file, or a folder with one
     hf-hub:OWNER/NAME   a repository with an open_clip_config.json, optionally @REVISION
     local-dir:PATH      the same as a folder on disk
     """
     if text.startswith("local-dir:") and text != "local-dir:":
         folder = Path(text.removeprefix("local-dir:")).expanduser()
-        return WantedWeights(text, path=folder, has_config=True)
+        return ModelSpec(text, path=folder, has_config=True)
     if text.startswith(("hf-hub:", "local-dir:")):
         hub, _, revision = text.partition(":")[2].partition("@")
         if hub.count("/") != 1:
@@ -73,7 +74,7 @@ def parse(text: str) -> WantedWeights:
                 f"open_clip:{text} names no model",
                 expected="hf-hub:OWNER/NAME or local-dir:FOLDER",
             )
-        return WantedWeights(text, hub=hub, revision=revision or None)
+        return ModelSpec(text, hub=hub, revision=revision or None)
     before, at, after = text.partition("@")
     if at and "/" not in before:
         if not after:
@@ -82,7 +83,7 @@ def parse(text: str) -> WantedWeights:
                 expected="a file or a folder after the @",
                 hint=f"as in open_clip:{before or 'ViT-B-32'}@runs/epoch_10.pt",
             )
-        return WantedWeights(text, before, path=Path(after).expanduser())
+        return ModelSpec(text, before, path=Path(after).expanduser())
     arch, slash, tag = before.partition("/")
     if not slash or not tag:
         architecture(arch)
@@ -92,61 +93,63 @@ def parse(text: str) -> WantedWeights:
             expected=f"open_clip:{arch}/TAG or open_clip:{arch}@PATH",
             hint=f"the tags of {arch}: {', '.join(tags) or 'none'}",
         )
-    return WantedWeights(text, arch, tag=tag, revision=after or None)
+    return ModelSpec(text, arch, tag=tag, revision=after or None)
 
 
 @dataclass(frozen=True)
-class WantedWeights:
-    """Weights as a user asks for them; one of tag, hub and path is set."""
+class ModelSpec:
+    """Parsed name of a model; one of tag, hub and path is set."""
 
     text: str
-    """As it was written."""
+    """The name as written."""
     arch: str = ""
     tag: str = ""
     hub: str = ""
     path: Path | None = None
     has_config: bool = False
-    """The path is a folder whose open_clip_config.json says the architecture."""
+    """Whether the path is a folder with an open_clip_config.json."""
     revision: str | None = None
 
 
 def architecture(name: str) -> dict[str, Any]:
-    """The config of an architecture; NAME-quickgelu is NAME with the other activation."""
-    found = library().get_model_config(name)
-    if found is not None:
-        return deepcopy(dict(found))
-    base = library().get_model_config(name.removesuffix(QUICK)) if name.endswith(QUICK) else None
-    if base is not None:
-        return {**deepcopy(dict(base)), "quick_gelu": True}
+    """Return the config of an architecture; NAME-quickgelu is NAME with QuickGELU."""
+    config = library().get_model_config(name)
+    if config is not None:
+        return deepcopy(dict(config))
+    base_config = (
+        library().get_model_config(name.removesuffix(QUICK)) if name.endswith(QUICK) else None
+    )
+    if base_config is not None:
+        return {**deepcopy(dict(base_config)), "quick_gelu": True}
     raise nearest("architecture of open_clip", name, library().list_models(), listed="list_models")
 
 
 def tokenizer_name(arch: str) -> str:
-    """The name under which open_clip knows this architecture's tokenizer."""
+    """Return open_clip's name of the tokenizer of an architecture."""
     return arch if library().get_model_config(arch) is not None else arch.removesuffix(QUICK)
 
 
 def nearest(
     kind: str, name: str, known: Iterable[str], *, listed: str = "list_pretrained"
 ) -> UnbagError:
-    """The error for an unknown name: the nearest ones, as open_clip knows more than a hundred.
+    """Return the error for an unknown name, with the nearest known names.
 
-    `listed` is the function of open_clip that lists all; only architectures with weights have tags.
+    `listed` is the function of open_clip that lists all names.
     """
     names = sorted(known)
     near = get_close_matches(name.lower(), [n.lower() for n in names], n=3, cutoff=0.4)
-    offered = [n for low in near for n in names if n.lower() == low] or names[:_SHOWN]
+    shown = [n for low in near for n in names if n.lower() == low] or names[:_MAX_LISTED]
     return UnbagError(
         f"unknown {kind} {name!r}",
-        expected=f"did you mean {' or '.join(map(repr, offered))}?"
+        expected=f"did you mean {' or '.join(map(repr, shown))}?"
         if near
-        else f"one of {', '.join(offered)}{' ...' if len(names) > len(offered) else ''}",
+        else f"one of {', '.join(shown)}{' ...' if len(names) > len(shown) else ''}",
         hint=f"`python -c 'import open_clip; print(open_clip.{listed}())'` shows all",
     )
 
 
 def trained_on(tag: str) -> tuple[str, ...]:
-    """Names of collections; nothing for OpenAI's, whose images nobody outside has seen."""
-    clean = tag.lower().replace("-", "_")
-    fitting = [start for start in _BY_START if clean.startswith(start)]
-    return _BY_START[max(fitting, key=len)] if fitting else ()
+    """Return the training datasets of a tag; empty for OpenAI's, which are not public."""
+    tag_name = tag.lower().replace("-", "_")
+    prefixes = [prefix for prefix in _DATASETS if tag_name.startswith(prefix)]
+    return _DATASETS[max(prefixes, key=len)] if prefixes else ()

@@ -1,4 +1,4 @@
-"""Loads models of open_clip: finds their weights, config, tokenizer and image preparation."""
+"""Loading of models of open_clip with weights, config, tokenizer and image preparation."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from unbag.models.open_clip.encoder import (
 )
 from unbag.models.open_clip.library import (
     QUICK,
-    WantedWeights,
+    ModelSpec,
     architecture,
     library,
     nearest,
@@ -58,7 +58,7 @@ from unbag.models.open_clip.text import (
 from unbag.models.weights import fingerprint
 
 _VERSION = "open_clip-1"
-"""Of the forward pass and of `prepare`: raised whenever either changes a number."""
+"""Part of the fingerprint: increase it whenever a change here alters a result."""
 CONFIG = "open_clip_config.json"
 _GENERIC_NAMES = ("epoch_", "open_clip_", "pytorch_model", "model", "checkpoint", "latest", "best")
 _TOKENIZER_FILES = ("*token*", "vocab*", "merges*", "spiece*", "sentencepiece*")
@@ -72,29 +72,31 @@ def load(
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto",
     compiles: bool = False,
 ) -> OpenClip:
-    """A model by tag, file, folder or hub name; `parse` has the forms."""
+    """Load a model by tag, file, folder or hub name; `parse` documents the forms."""
     source = find_source(parse(name))
     model = _with_weights(source)
     tokenizer = load_tokenizer(source.tokenizer, source.arch)
     _check_tokenizer(model, tokenizer, source.arch)
-    prepared = full_preparation(source.preparation, model.visual.image_size)
-    kind: torch.dtype = torch.float32 if dtype == "auto" else getattr(torch, dtype)
+    preparation = full_preparation(source.preparation, model.visual.image_size)
+    torch_dtype: torch.dtype = torch.float32 if dtype == "auto" else getattr(torch, dtype)
     encoder = OpenClip(
         model,
         name=source.name,
-        fingerprint=fingerprint_of(model, source.config, prepared, tokenizer, kind),
+        fingerprint=fingerprint_of(model, source.config, preparation, tokenizer, torch_dtype),
         tokenizer=tokenizer,
-        prepare=make_transform(prepared),
+        prepare=make_transform(preparation),
         device=device,
-        dtype=kind,
+        dtype=torch_dtype,
         compiles=compiles,
         trained_on=source.trained_on,
         config=source.config,
-        preparation=prepared,
+        preparation=preparation,
     )
     notes = [*source.notes]
-    if why := encoder.text.whole_because:
-        notes.append(f"{encoder.name}: captions run at all {encoder.context} tokens, since {why}")
+    if reason := encoder.text.whole_because:
+        notes.append(
+            f"{encoder.name}: captions are padded to {encoder.context} tokens, since {reason}"
+        )
     for note in notes:
         warnings.warn(note, stacklevel=2)
     return encoder
@@ -102,120 +104,122 @@ def load(
 
 @dataclass(frozen=True)
 class OpenClipSource:
-    """Everything of a model but the model."""
+    """All files and settings of a model."""
 
     name: str
     arch: str
     config: dict[str, Any]
     weights: Path
     tokenizer: str
-    """As open_clip.get_tokenizer takes it."""
+    """Name for open_clip.get_tokenizer."""
     preparation: dict[str, Any] = field(default_factory=dict)
-    """Of images, where it is not open_clip's default."""
+    """Preparation of images where it differs from open_clip's default."""
     trained_on: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    """What a user must know and may not have expected."""
+    """Notes for the user about unexpected settings."""
     hint: str = ""
-    """Way out if the weights do not fit."""
+    """Hint if the weights do not fit."""
 
 
-def find_source(wanted: WantedWeights) -> OpenClipSource:
-    """By tag, by file, by folder or from the hub."""
-    if wanted.tag:
-        return _by_tag(wanted)
-    if wanted.hub:
-        return _by_hub(wanted)
-    if wanted.path is not None and wanted.has_config:
-        name = folder_name(wanted.path.resolve())
-        return _by_folder(wanted.path, find_weights(wanted.path), name)
-    if wanted.path is not None:
-        return _by_file(wanted, find_weights(wanted.path))
+def find_source(spec: ModelSpec) -> OpenClipSource:
+    """Find the files and settings of a model by tag, file, folder or hub name."""
+    if spec.tag:
+        return _by_tag(spec)
+    if spec.hub:
+        return _by_hub(spec)
+    if spec.path is not None and spec.has_config:
+        name = folder_name(spec.path.resolve())
+        return _by_folder(spec.path, find_weights(spec.path), name)
+    if spec.path is not None:
+        return _by_file(spec, find_weights(spec.path))
     raise AssertionError("library.parse sets one of tag, hub and path")
 
 
-def _by_tag(wanted: WantedWeights) -> OpenClipSource:
-    arch, tag = wanted.arch, wanted.tag
+def _by_tag(spec: ModelSpec) -> OpenClipSource:
+    arch, tag = spec.arch, spec.tag
     config = architecture(arch)
-    known = library().get_pretrained_cfg(arch, tag)
-    if not known:
-        plain = arch.removesuffix(QUICK)
-        if arch != plain and library().get_pretrained_cfg(plain, tag):
+    pretrained_config = library().get_pretrained_cfg(arch, tag)
+    if not pretrained_config:
+        base_arch = arch.removesuffix(QUICK)
+        if arch != base_arch and library().get_pretrained_cfg(base_arch, tag):
             raise UnbagError(
-                f"{plain}/{tag} was trained with GELU, and {arch} computes with QuickGELU",
+                f"{base_arch}/{tag} was trained with GELU, and {arch} uses QuickGELU",
                 expected="the activation the weights were trained with: the scores would be wrong",
-                hint=f"write open_clip:{plain}/{tag}",
+                hint=f"write open_clip:{base_arch}/{tag}",
             )
         raise nearest(f"weights of {arch}", tag, library().list_pretrained_tags_by_model(arch))
-    note = check_tag_activation(arch, tag, config, is_tag_quick=bool(known.get("quick_gelu")))
+    note = check_tag_activation(
+        arch, tag, config, is_tag_quick=bool(pretrained_config.get("quick_gelu"))
+    )
     return OpenClipSource(
-        name=f"{arch}/{tag}{_pin(wanted)}",
+        name=f"{arch}/{tag}{_pin(spec)}",
         arch=arch,
         config=config,
-        weights=Path(_downloaded(lambda: _download(known, wanted.revision), wanted.text)),
+        weights=Path(_downloaded(lambda: _download(pretrained_config, spec.revision), spec.text)),
         tokenizer=tokenizer_name(arch),
-        preparation={key: known[key] for key in PARTS if key in known},
+        preparation={key: pretrained_config[key] for key in PARTS if key in pretrained_config},
         trained_on=trained_on(tag),
         notes=(note,) if note else (),
     )
 
 
-def _download(known: Mapping[str, Any], revision: str | None) -> str:
-    hub, _, file = str(known.get("hf_hub", "")).rpartition("/")
+def _download(pretrained_config: Mapping[str, Any], revision: str | None) -> str:
+    hub, _, file = str(pretrained_config.get("hf_hub", "")).rpartition("/")
     if revision is None or not hub:
-        return str(library().download_pretrained(dict(known)))
+        return str(library().download_pretrained(dict(pretrained_config)))
     return str(
         library().pretrained.download_pretrained_from_hf(hub, file or None, revision=revision)
     )
 
 
-def _by_hub(wanted: WantedWeights) -> OpenClipSource:
+def _by_hub(spec: ModelSpec) -> OpenClipSource:
     def fetch(file: str | None) -> str:
         get = library().pretrained.download_pretrained_from_hf
-        return str(get(wanted.hub, file, revision=wanted.revision))
+        return str(get(spec.hub, file, revision=spec.revision))
 
     def fetch_tokenizer() -> str:
         from huggingface_hub import snapshot_download
 
         allowed = [CONFIG, *_TOKENIZER_FILES]
-        return str(snapshot_download(wanted.hub, revision=wanted.revision, allow_patterns=allowed))
+        return str(snapshot_download(spec.hub, revision=spec.revision, allow_patterns=allowed))
 
-    config = Path(_downloaded(lambda: fetch(CONFIG), wanted.text))
-    weights = Path(_downloaded(lambda: fetch(None), wanted.text))
-    found = _by_folder(config.parent, weights, wanted.hub)
-    # The tokenizer of the same revision; open_clip itself always takes the newest of the hub.
-    named = found.config["text_cfg"].get("hf_tokenizer_name")
-    if wanted.revision is None or named not in (None, "", wanted.hub):
-        tokenizer = f"hf-hub:{wanted.hub}"
-    elif not named:
+    config = Path(_downloaded(lambda: fetch(CONFIG), spec.text))
+    weights = Path(_downloaded(lambda: fetch(None), spec.text))
+    source = _by_folder(config.parent, weights, spec.hub)
+    # The tokenizer of the same revision; open_clip itself always uses the newest.
+    tokenizer_name_in_config = source.config["text_cfg"].get("hf_tokenizer_name")
+    if spec.revision is None or tokenizer_name_in_config not in (None, "", spec.hub):
+        tokenizer = f"hf-hub:{spec.hub}"
+    elif not tokenizer_name_in_config:
         tokenizer = f"local-dir:{config.parent}"
     else:
-        tokenizer = f"local-dir:{_downloaded(fetch_tokenizer, wanted.text)}"
-    return replace(found, name=f"{wanted.hub}{_pin(wanted)}", tokenizer=tokenizer)
+        tokenizer = f"local-dir:{_downloaded(fetch_tokenizer, spec.text)}"
+    return replace(source, name=f"{spec.hub}{_pin(spec)}", tokenizer=tokenizer)
 
 
-def _pin(wanted: WantedWeights) -> str:
-    """Two revisions are two models."""
-    return f"@{wanted.revision}" if wanted.revision else ""
+def _pin(spec: ModelSpec) -> str:
+    """Return the suffix of a revision for the name."""
+    return f"@{spec.revision}" if spec.revision else ""
 
 
 def _downloaded(fetch: Callable[[], str], text: str) -> str:
-    """Whatever a download raises, said as something a user can mend."""
+    """Download, and convert any error to a UnbagError."""
     try:
         with quiet_hub():
             return fetch()
     except Exception as error:
-        # The hub's client, urllib and open_clip each raise kinds of their own.
+        # The hub client, urllib and open_clip raise different errors.
         raise UnbagError(
-            f"the weights of open_clip:{text} could not be had: {said_by(error, most=400)}",
-            expected="a network, or the weights in the cache (HF_HOME); HF_HUB_OFFLINE=1 looks "
-            "only there",
-            hint="download them on a machine with a network and name the file: open_clip:ARCH@PATH",
+            f"the weights of open_clip:{text} could not be downloaded: {said_by(error, most=400)}",
+            expected="a network, or the weights in the cache (HF_HOME); HF_HUB_OFFLINE=1 uses "
+            "only the cache",
+            hint="download them on a machine with a network and use the file: open_clip:ARCH@PATH",
         ) from error
 
 
 def _by_folder(folder: Path, weights: Path, name: str) -> OpenClipSource:
-    said = read_config(folder)
-    if said is None:
+    content = read_config(folder)
+    if content is None:
         raise UnbagError(
             f"the folder {folder} has no {CONFIG}",
             expected="a folder as open_clip exports it",
@@ -224,26 +228,26 @@ def _by_folder(folder: Path, weights: Path, name: str) -> OpenClipSource:
     return OpenClipSource(
         name=name,
         arch=name,
-        config=said["model_cfg"],
+        config=content["model_cfg"],
         weights=weights,
         tokenizer=f"local-dir:{folder}",
-        preparation=preparation_of_config(said),
+        preparation=preparation_of_config(content),
         hint=f"its {CONFIG} does not describe these weights: export the model again",
     )
 
 
-def _by_file(wanted: WantedWeights, weights: Path) -> OpenClipSource:
-    arch = wanted.arch
+def _by_file(spec: ModelSpec, weights: Path) -> OpenClipSource:
+    arch = spec.arch
     config = architecture(arch)
-    written = str(wanted.path)
-    said = read_config(weights.parent)
-    if said is None:
-        notes = [check_file_activation(arch, config, weights, written), note_on_preparation(arch)]
+    path_text = str(spec.path)
+    content = read_config(weights.parent)
+    if content is None:
+        notes = [check_file_activation(arch, config, weights, path_text), note_on_preparation(arch)]
         preparation = usual_preparation(arch)
     else:
-        _check_config(arch, config, said["model_cfg"], written)
-        notes, preparation = [], preparation_of_config(said)
-    trained = trainer_parameters(weights).get("model", "")
+        _check_config(arch, config, content["model_cfg"], path_text)
+        notes, preparation = [], preparation_of_config(content)
+    trained_arch = trainer_parameters(weights).get("model", "")
     return OpenClipSource(
         name=f"{arch}@{label_of_file(weights)}",
         arch=arch,
@@ -252,44 +256,44 @@ def _by_file(wanted: WantedWeights, weights: Path) -> OpenClipSource:
         tokenizer=tokenizer_name(arch),
         preparation=preparation,
         notes=tuple(note for note in notes if note),
-        hint=f"the trainer's params.txt says model: {trained}" if trained else "",
+        hint=f"the trainer's params.txt says model: {trained_arch}" if trained_arch else "",
     )
 
 
 def read_config(folder: Path) -> dict[str, Any] | None:
-    """What open_clip writes beside weights it exports, if it is there."""
+    """Read the config that open_clip exports with weights; None if there is none."""
     path = folder / CONFIG
     if not path.is_file():
         return None
     try:
-        said = json.loads(path.read_text(encoding="utf-8"))
-        config = said["model_cfg"]
+        content = json.loads(path.read_text(encoding="utf-8"))
+        config = content["model_cfg"]
         _ = (config["vision_cfg"], config["text_cfg"], config["embed_dim"])
     except (ValueError, KeyError, TypeError) as error:
         raise UnbagError(
             f"{path} is no config of open_clip: {type(error).__name__} {error}",
             expected="model_cfg with embed_dim, vision_cfg and text_cfg",
         ) from error
-    return dict(said)
+    return dict(content)
 
 
-def _check_config(arch: str, ours: dict[str, Any], theirs: dict[str, Any], written: str) -> None:
+def _check_config(arch: str, ours: dict[str, Any], theirs: dict[str, Any], path_text: str) -> None:
     quick = is_quick(ours)
     if is_quick(theirs) != quick and has_activation_choice(ours):
-        because = f"the {CONFIG} beside the file says {activation_name(not quick)}"
-        raise wrong_activation(arch, quick, Evidence(not quick, because), written)
+        reason = f"the {CONFIG} beside the file has {activation_name(not quick)}"
+        raise wrong_activation(arch, quick, Evidence(not quick, reason), path_text)
     for key in _TOKENIZER_KEYS:
-        mine, said = ours["text_cfg"].get(key), theirs["text_cfg"].get(key)
-        if (mine or None) != (said or None):
+        own_value, value = ours["text_cfg"].get(key), theirs["text_cfg"].get(key)
+        if (own_value or None) != (value or None):
             raise UnbagError(
-                f"the {CONFIG} beside {written} says {key} {said!r}, and {arch} has {mine!r}",
+                f"the {CONFIG} beside {path_text} has {key} {value!r}, {arch} has {own_value!r}",
                 expected="the tokenizer the weights were trained with: the scores would be wrong",
-                hint="open_clip:local-dir:FOLDER takes architecture and tokenizer from there",
+                hint="open_clip:local-dir:FOLDER uses architecture and tokenizer of the folder",
             )
 
 
 def label_of_file(weights: Path) -> str:
-    """The file's name; with its folder's if every run calls its files so."""
+    """Return the name of a file, with its folder if the name is generic."""
     path = weights.resolve()
     if not path.stem.lower().startswith(_GENERIC_NAMES):
         return weights.stem
@@ -307,8 +311,8 @@ def _with_weights(source: OpenClipSource) -> Any:
         raise UnbagError(
             f"open_clip cannot build {source.arch}: {said_by(error)}",
             expected="a config of open_clip whose encoders are on this machine; encoders of "
-            "transformers take their config from the hub or its cache (HF_HOME)",
-            hint="run it once with a network, or name a folder as hf_model_name",
+            "transformers load their config from the hub or its cache (HF_HOME)",
+            hint="run it once with a network, or set hf_model_name to a folder",
         ) from error
     load_state(model, state, source=source.weights.name, arch=source.arch, hint=source.hint)
     return model
@@ -327,18 +331,18 @@ def _check_tokenizer(model: Any, tokenizer: Tokenizer, arch: str) -> None:
 def fingerprint_of(
     model: Any,
     config: Mapping[str, Any],
-    prepared: Mapping[str, Any],
+    preparation: Mapping[str, Any],
     tokenizer: Tokenizer,
     dtype: torch.dtype,
 ) -> str:
-    """Of all that decides a number; the model before it is moved or rounded."""
-    hub = getattr(getattr(model, "text", None), "config", None)
+    """Fingerprint of a model before it is moved or converted."""
+    hf_config = getattr(getattr(model, "text", None), "config", None)
     return fingerprint(
         "open_clip",
         model.state_dict(),
         json.dumps(config, sort_keys=True, default=str),
-        hub.to_json_string() if hub is not None else "",
-        json.dumps(prepared, sort_keys=True, default=str),
+        hf_config.to_json_string() if hf_config is not None else "",
+        json.dumps(preparation, sort_keys=True, default=str),
         tokenizer.identity,
         str(dtype),
         _VERSION,

@@ -1,6 +1,6 @@
-"""Charts of a diagnosis: scatters, curves, bars and strips with labelled known values.
+"""Charts of a diagnosis: scatters, curves, bars, and strips with labelled known values.
 
-Numbers of the upright axis stand in a column of their own beside a plot.
+The numbers of the vertical axis are in a separate column beside a plot.
 """
 
 from __future__ import annotations
@@ -30,85 +30,87 @@ from unbag.reports.layout import Column
 from unbag.types import Estimate
 
 PLOT_HIGH = 280
-"""Of a plot, in pixels."""
-MOST_POINTS = 1_500
-"""Drawn of a scatter; a page with more is slow."""
+"""Height of a plot in pixels."""
+MAX_POINTS = 1_500
+"""Maximum number of points of a scatter; pages with more are slow."""
 STRIP_HIGH = 20
-"""Of a strip, in pixels."""
+"""Height of a strip in pixels."""
 ROW = 14
-"""Of a line of labels."""
+"""Height of a line of labels in pixels."""
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """A plot and the numbers beside it."""
+    """A plot with the numbers of its axis."""
 
     body: str
     numbers: str
-    """Of the upright axis."""
+    """Numbers of the vertical axis."""
     legend: tuple[tuple[str, str], ...] = ()
-    """A mark and what it stands for."""
+    """Marks with their meaning."""
     more: str = ""
-    """What is not drawn."""
+    """A note on what is not drawn."""
 
 
-def scatter(plot: Scatter, alike: Sequence[Scatter]) -> Drawing:
-    """Points by group; the axes hold those of all plots that are shown beside each other."""
-    points = [p for one in alike for p in one.points if isfinite(p.x) and isfinite(p.y)]
-    heights = [height for one in alike for _, height in one.lines]
-    across, up = Axis.over(p.x for p in points), Axis.over([*(p.y for p in points), *heights])
+def scatter(plot: Scatter, plots: Sequence[Scatter]) -> Drawing:
+    """Draw points by group, with axes that fit all plots side by side."""
+    points = [p for each in plots for p in each.points if isfinite(p.x) and isfinite(p.y)]
+    line_heights = [height for each in plots for _, height in each.lines]
+    across, up = Axis.over(p.x for p in points), Axis.over([*(p.y for p in points), *line_heights])
     panel = Panel(across, up, high=PLOT_HIGH)
-    groups = list(dict.fromkeys(p.group for one in alike for p in one.points))
-    # Groups beyond the colours are hollow.
+    groups = list(dict.fromkeys(p.group for each in plots for p in each.points))
+    # Groups beyond the number of colours have hollow dots.
     kinds = [
         f"dot s{place % COLOURS}{' hollow' if place // COLOURS % 2 else ''}"
         for place in range(len(groups))
     ]
-    shown = [p for p in plot.points if isfinite(p.x) and isfinite(p.y)][:MOST_POINTS]
+    drawn = [p for p in plot.points if isfinite(p.x) and isfinite(p.y)][:MAX_POINTS]
     parts = [
-        dot(panel.place(one.x), panel.y(one.y), 3.2, kinds[groups.index(one.group)], said=one.name)
-        for one in shown
+        dot(panel.place(p.x), panel.y(p.y), 3.2, kinds[groups.index(p.group)], said=p.name)
+        for p in drawn
     ]
     parts += [_height(panel, value, name) for name, value in plot.lines]
-    more = len(plot.points) - len(shown)
+    omitted = len(plot.points) - len(drawn)
     return Drawing(
-        _plot(panel, parts, plot.title, f"{len(shown):,} points; {plot.y} over {plot.x}"),
+        _plot(panel, parts, plot.title, f"{len(drawn):,} points; {plot.y} over {plot.x}"),
         _plot_numbers(panel),
         tuple(
             (key(element("circle", kind=kind, r="4")), name)
             for name, kind in zip(groups, kinds, strict=True)
             if name
         ),
-        f"{more:,} more points are not drawn." if more else "",
+        f"{omitted:,} more points are not drawn." if omitted else "",
     )
 
 
-def lines(plot: Lines, alike: Sequence[Lines]) -> Drawing:
-    """Curves with the intervals of their points."""
-    every = [series for one in alike for series in one.series]
-    xs = sorted({x for series in every for x in series.x if isfinite(x)})
-    ys = [y for series in every for some in (series.y, series.low, series.high) for y in some]
-    ys += [one.chance for one in alike if one.chance is not None]
+def lines(plot: Lines, plots: Sequence[Lines]) -> Drawing:
+    """Draw curves with the intervals of their points."""
+    all_series = [series for each in plots for series in each.series]
+    xs = sorted({x for series in all_series for x in series.x if isfinite(x)})
+    ys = [
+        y for series in all_series for values in (series.y, series.low, series.high) for y in values
+    ]
+    ys += [each.chance for each in plots if each.chance is not None]
     panel = Panel(Axis.over(xs), Axis.over(ys, is_rate=plot.is_rate), high=PLOT_HIGH)
     are_layers = len(xs) <= 14 and all(x == round(x) for x in xs)
     parts = [_height(panel, plot.chance, "chance")] if plot.chance is not None else []
-    names = list(dict.fromkeys(series.name for series in every))
-    parts += [_series(one, column_of(names.index(one.name)), panel) for one in plot.series]
-    said = "; ".join(_said(one, plot.is_rate) for one in plot.series)
+    names = list(dict.fromkeys(series.name for series in all_series))
+    parts += [_series(series, column_of(names.index(series.name)), panel) for series in plot.series]
+    description = "; ".join(_description(series, plot.is_rate) for series in plot.series)
     return Drawing(
-        _plot(panel, parts, plot.title, said, places=xs if are_layers else None),
+        _plot(panel, parts, plot.title, description, places=xs if are_layers else None),
         _plot_numbers(panel),
         tuple((key(mark(column_of(place))), name) for place, name in enumerate(names)),
     )
 
 
-def _said(series: Series, is_rate: bool) -> str:
+def _description(series: Series, is_rate: bool) -> str:
     unit = " %" if is_rate else ""
-    shown = (
+    points = (
         f"{x:g}: {number_text(y, is_rate=is_rate)}{unit}"
         for x, y in zip(series.x, series.y, strict=True)
     )
-    return f"{series.name} {', '.join(shown)}"
+    return f"{series.name} {', '.join(points)}"
 
 
 def _series(series: Series, column: Column, panel: Panel) -> str:
@@ -126,42 +128,46 @@ def _plot(
     panel: Panel,
     parts: Iterable[str],
     title: str,
-    said: str,
+    description: str,
     *,
     places: Sequence[float] | None = None,
 ) -> str:
     levels = (panel.level(tick) for tick in panel.up.ticks())
     drawn = [panel.ticks(places), *levels, *parts]
-    return page_chart(drawn, PLOT_HIGH + 20, title=title, said=said)
+    return page_chart(drawn, PLOT_HIGH + 20, title=title, said=description)
 
 
 def _plot_numbers(panel: Panel) -> str:
     ticks = panel.up.ticks()
-    texts = (text("100%", panel.y(one) + 4, panel.up.text(one), anchor="end") for one in ticks)
+    texts = (text("100%", panel.y(tick) + 4, panel.up.text(tick), anchor="end") for tick in ticks)
     return page_chart(texts, PLOT_HIGH + 20)
 
 
 def _height(panel: Panel, value: float, name: str) -> str:
-    """A named height."""
+    """Draw a named horizontal line."""
     named = text("100%", panel.y(value) - 4, name, "reference", anchor="end", shift=-3)
     return panel.level(value, "ref chance") + named
 
 
-def strip(found: Estimate, column: Column, axis: Axis, known: Known, *, name: str) -> str:
-    """One model: its mark with the interval, over lines of the references."""
+def strip(estimate: Estimate, column: Column, axis: Axis, known: Known, *, name: str) -> str:
+    """Draw the mark and interval of one model over the lines of the references."""
     panel = Panel(axis, high=STRIP_HIGH)
     parts = [panel.upright(tick) for tick in axis.ticks()]
-    parts += [panel.upright(one.value, f"ref {one.kind}") for one in references(known)]
-    if not isnan(found.value):
-        parts.append(panel.marked(found.value, found.low, found.high, STRIP_HIGH / 2, column))
-    said = f"{column.label} {estimate_text(found, with_unit=True)}"
-    return page_chart(parts, STRIP_HIGH, title=name, said=said)
+    parts += [
+        panel.upright(reference.value, f"ref {reference.kind}") for reference in references(known)
+    ]
+    if not isnan(estimate.value):
+        parts.append(
+            panel.marked(estimate.value, estimate.low, estimate.high, STRIP_HIGH / 2, column)
+        )
+    description = f"{column.label} {estimate_text(estimate, with_unit=True)}"
+    return page_chart(parts, STRIP_HIGH, title=name, said=description)
 
 
 def bar(
     axis: Axis, *, value: float, low: float, high: float, chance: float | None, column: Column
 ) -> str:
-    """From 0 to a value, with its interval and chance."""
+    """Draw a bar from 0 to a value, with its interval and chance."""
     panel = Panel(axis, high=STRIP_HIGH)
     parts = [panel.upright(tick) for tick in axis.ticks()]
     if chance is not None and not isnan(chance):
@@ -176,62 +182,71 @@ def bar(
 
 
 def labels(quantity: Quantity, axis: Axis) -> str:
-    """Each reference by name on a line of its own, so that none overlap, then ticks of the axis."""
-    shown = references(quantity.known)
-    panel = Panel(axis, high=ROW * len(shown))
+    """Label each reference on a line of its own, then the ticks of the axis."""
+    references_shown = references(quantity.known)
+    panel = Panel(axis, high=ROW * len(references_shown))
     parts = [panel.below(tick, axis.text(tick), gap=12) for tick in axis.ticks()]
-    for row, one in enumerate(shown, start=1):
+    for row, reference in enumerate(references_shown, start=1):
         y = ROW * row - 3
-        anchor, shift = ("start", 5) if axis.part(one.value) < 0.5 else ("end", -5)
-        said = f"{and_list(one.names)} {quantity.estimate.show(one.value)}"
-        parts.append(panel.upright(one.value, f"ref {one.kind}", to=y))
-        parts.append(text(panel.place(one.value), y, said, "reference", anchor=anchor, shift=shift))
+        anchor, shift = ("start", 5) if axis.part(reference.value) < 0.5 else ("end", -5)
+        label = f"{and_list(reference.names)} {quantity.estimate.show(reference.value)}"
+        parts.append(panel.upright(reference.value, f"ref {reference.kind}", to=y))
+        parts.append(
+            text(panel.place(reference.value), y, label, "reference", anchor=anchor, shift=shift)
+        )
     return page_chart(parts, panel.high + 16, title=f"{quantity.name}, known values")
 
 
 def axis_ticks(axis: Axis) -> str:
-    """The numbers under a column of strips."""
+    """Draw the numbers below a column of strips."""
     panel = Panel(axis)
     return page_chart((panel.below(tick, axis.text(tick), gap=11) for tick in axis.ticks()), 16)
 
 
 def axis_of(quantities: Sequence[Quantity]) -> Axis:
-    """Holds values, intervals and references of one quantity over several models."""
+    """Return an axis for values, intervals and references of one quantity of several models."""
     values = []
-    for one in quantities:
-        found, known = one.estimate, one.known
-        given = (found.value, found.low, found.high, known.bag, known.perfect, known.chance)
-        values += [value for value in given if value is not None]
-    is_rate = any(one.estimate.is_rate for one in quantities)
+    for quantity in quantities:
+        estimate, known = quantity.estimate, quantity.known
+        numbers = (
+            estimate.value,
+            estimate.low,
+            estimate.high,
+            known.bag,
+            known.perfect,
+            known.chance,
+        )
+        values += [value for value in numbers if value is not None]
+    is_rate = any(quantity.estimate.is_rate for quantity in quantities)
     return Axis.of_rates(values) if is_rate else Axis.over(values)
 
 
 @dataclass(frozen=True)
 class KnownValue:
-    """A value that is known beforehand."""
+    """A value of reference models."""
 
     names: tuple[str, ...]
     value: float
 
     @property
     def kind(self) -> str:
-        """The class that gives it its line."""
+        """CSS class of its line."""
         return {"bag of words": "bag", "perfect": "perfect"}.get(self.names[0], "chance")
 
 
 def references(known: Known) -> tuple[KnownValue, ...]:
-    """Equal ones share a line."""
-    found: dict[float, tuple[str, ...]] = {}
+    """Return the known values, with the names of equal ones joined."""
+    names_of_value: dict[float, tuple[str, ...]] = {}
     for name, value in (
         ("bag of words", known.bag),
         ("perfect", known.perfect),
         ("chance", known.chance),
     ):
         if value is not None and value == value:
-            found[value] = (*found.get(value, ()), name)
-    return tuple(KnownValue(names, value) for value, names in sorted(found.items()))
+            names_of_value[value] = (*names_of_value.get(value, ()), name)
+    return tuple(KnownValue(names, value) for value, names in sorted(names_of_value.items()))
 
 
 def column_of(place: int, label: str = "") -> Column:
-    """The mark and colour of the series at this place."""
+    """Return the column with the mark and colour of the series at this place."""
     return Column(label, label, False, place)

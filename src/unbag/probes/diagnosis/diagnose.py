@@ -1,6 +1,6 @@
-"""Put every probe to a model: `ub.diagnose(model).print()`.
+"""Run every probe on a model: `ub.diagnose(model).print()`.
 
-A question that cannot be put, or fails, stops no other; what was answered is handed on at once.
+A probe that does not apply, or fails, does not stop the others; answers are saved as they come.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from unbag.registry import find, names
 from unbag.runs.progress import Progress, Silent
 from unbag.scorers.cosine import Cosine
 from unbag.scorers.resolve import make_scorer
-from unbag.types import Comparison, DualEncoder, EvalProtocol, Scorer
+from unbag.types import Comparison, DualEncoder, EvalProtocol, Generator, Scorer
 
 ORDER = (
     "order",
@@ -51,7 +51,7 @@ ORDER = (
     "prior",
     "yes_bias",
 )
-"""As a reader would ask; probes of plug-ins follow."""
+"""Order of the probes on the page; probes of plug-ins follow."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,9 +65,9 @@ class Diagnosis:
     random_init: Examined | None = None
     other: Examined | None = None
     maps: tuple[Maps, ...] = ()
-    """Words over patches, of the model, of its read-out, and of the other."""
+    """Maps of words over patches, for the model, its read-out and the other model."""
     notes: tuple[str, ...] = ()
-    """What was left out of the material, images that could not be opened ..."""
+    """Data that is left out, images that could not be opened ..."""
     seconds: float = 0.0
     versions: Mapping[str, str] = field(default_factory=dict)
     started: str = ""
@@ -75,26 +75,26 @@ class Diagnosis:
     command: str = ""
     device: str = ""
     is_whole: bool = True
-    """False if it was stopped before the last question."""
+    """False if it was stopped before the last probe."""
 
     @property
     def answered(self) -> tuple[Answer, ...]:
-        """The questions that could be put."""
+        """The answers of probes that applied."""
         return tuple(answer for answer in self.answers if answer.verdict is not None)
 
     @property
     def skipped(self) -> tuple[Answer, ...]:
-        """The others; `finding.skipped` says why."""
+        """The answers of skipped probes; `finding.skipped` says why."""
         return tuple(answer for answer in self.answers if answer.verdict is None)
 
     def print(self) -> None:
-        """The questions with their sentences, as a table on the terminal."""
+        """Print the questions and verdicts as a table."""
         from unbag.probes.diagnosis.text import print_diagnosis
 
         print_diagnosis(self)
 
     def write(self, folder: str | Path) -> Path:
-        """Write `diagnosis.json` and `diagnosis.html` into a folder; gives the page."""
+        """Write `diagnosis.json` and `diagnosis.html` into a folder; return the page's path."""
         from unbag.probes.diagnosis.page import open_diagnosis, write_diagnosis
 
         with open_diagnosis(Path(folder)) as run:
@@ -103,32 +103,32 @@ class Diagnosis:
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """One question, and what was found for each model."""
+    """One question with the results of each model."""
 
     probe: str
     question: str
     about: str
     finding: ProbeResult
     verdict: Verdict | None
-    """None if the question could not be put; `finding.skipped` says why."""
+    """None if the probe was skipped; `finding.skipped` says why."""
     random_init: ProbeResult | None = None
-    """Of the same model with random weights."""
+    """Result of the randomly initialized model."""
     other: ProbeResult | None = None
-    """Of the model it is set against."""
+    """Result of the model it is compared with."""
     other_verdict: Verdict | None = None
     differences: tuple[Comparison, ...] = ()
-    """The model minus the other, a quantity each where it can be paired."""
+    """The model minus the other model, for each quantity that can be paired."""
     seconds: float = 0.0
 
     @property
     def headline(self) -> Quantity | None:
-        """The quantity that the sentence is about."""
+        """The quantity that the verdict is about."""
         return self.finding.get(self.finding.headline)
 
 
 @dataclass(frozen=True)
 class Examined:
-    """A model by name."""
+    """Name and identity of a model."""
 
     name: str
     fingerprint: str
@@ -136,90 +136,92 @@ class Examined:
 
 @dataclass(frozen=True, eq=False)
 class DiagnosisConfig:
-    """What is asked of whom."""
+    """The models, data and settings of a diagnosis."""
 
     model: Model
     against: Model | None = None
     scorer: Scorer | None = None
-    """Scores in place of the model's own, such as a read-out."""
+    """A scorer in place of the model's own, such as a read-out."""
     material: ProbeData | None = None
-    """None is the world."""
+    """None for the world."""
     probes: tuple[Probe, ...] | None = None
-    """None is all that are registered."""
+    """None for all registered probes."""
     options: Options = field(default_factory=Options)
     has_random_init: bool = True
-    """Put every question to the same model with random weights as well."""
+    """Also measure the same model, randomly initialized."""
     has_maps: bool = True
-    """Draw maps of words over a few images, for which a chat model runs dozens of times."""
+    """Draw maps of words over a few images; a chat model runs dozens of times for these."""
     cache: Path | None = None
     batch_size: int = 256
     command: str = ""
-    """As it was typed, for the record."""
+    """The command line, for the record."""
 
 
 def examine(
     config: DiagnosisConfig,
     *,
     progress: Progress | None = None,
-    keep: Callable[[Diagnosis], None] | None = None,
+    save: Callable[[Diagnosis], None] | None = None,
 ) -> Diagnosis:
-    """Put all questions, one after the other; `keep` is given what there is before and after."""
+    """Run all probes in turn; `save` gets the unfinished diagnosis after each of them."""
     progress, started = progress or Silent(), perf_counter()
-    subject = _make_subjects(config, progress)
-    material = config.material or world_probe_data()
-    begun = _unanswered(config, subject, material)
+    subject = _probed_models(config, progress)
+    data = config.material or world_probe_data()
+    unanswered = _unanswered(config, subject, data)
     answers: list[Answer] = []
 
     def so_far(*, is_whole: bool = False) -> Diagnosis:
         return replace(
-            begun,
+            unanswered,
             answers=_corrected(answers),
-            notes=(*begun.notes, *_damage(subject)),
+            notes=(*unanswered.notes, *_damage(subject)),
             seconds=perf_counter() - started,
             is_whole=is_whole,
         )
 
-    if keep is not None:
-        keep(begun)
+    if save is not None:
+        save(unanswered)
     probes = registered_probes() if config.probes is None else config.probes
     for probe in probes:
-        answers.append(ask(probe, subject, material, config.options, progress))
-        if keep is not None:
-            keep(so_far())
+        answers.append(ask(probe, subject, data, config.options, progress))
+        if save is not None:
+            save(so_far())
     has_maps = config.has_maps
-    maps, notes = map_words(subject, material, progress=progress) if has_maps else ((), ())
-    found = so_far(is_whole=True)
-    found = replace(found, maps=maps, notes=(*found.notes, *notes))
-    if keep is not None:
-        keep(found)
-    return found
+    maps, notes = map_words(subject, data, progress=progress) if has_maps else ((), ())
+    diagnosis = so_far(is_whole=True)
+    diagnosis = replace(diagnosis, maps=maps, notes=(*diagnosis.notes, *notes))
+    if save is not None:
+        save(diagnosis)
+    return diagnosis
 
 
 def ask(
-    probe: Probe, subject: ProbedModel, material: ProbeData, options: Options, progress: Progress
+    probe: Probe, subject: ProbedModel, data: ProbeData, options: Options, progress: Progress
 ) -> Answer:
-    """One question to all models."""
+    """Run one probe on all models."""
     started = perf_counter()
-    finding = _put(probe, subject, material, options, progress)
-    is_asked = not finding.skipped
-    random_model, other = (
-        _put(probe, one, material, options, progress) if one is not None and is_asked else None
-        for one in (subject.random_init, subject.other)
+    result = _measure(probe, subject, data, options, progress)
+    is_measured = not result.skipped
+    random_result, other = (
+        _measure(probe, probed, data, options, progress)
+        if probed is not None and is_measured
+        else None
+        for probed in (subject.random_init, subject.other)
     )
-    said, verdict = _verdict(probe, finding)
-    assert said is not None
+    stated, verdict = _verdict(probe, result)
+    assert stated is not None
     other, other_verdict = _verdict(probe, other)
     return Answer(
         probe=probe.name,
         question=probe.question,
         about=probe.about,
-        finding=said,
+        finding=stated,
         verdict=verdict,
-        random_init=random_model,
+        random_init=random_result,
         other=other,
         other_verdict=other_verdict,
         differences=differences(
-            finding, other, names=(subject.name, subject.other.name), options=options
+            result, other, names=(subject.name, subject.other.name), options=options
         )
         if other is not None and subject.other is not None
         else (),
@@ -227,44 +229,42 @@ def ask(
     )
 
 
-def _put(
-    probe: Probe, subject: ProbedModel, material: ProbeData, options: Options, progress: Progress
+def _measure(
+    probe: Probe, subject: ProbedModel, data: ProbeData, options: Options, progress: Progress
 ) -> ProbeResult:
     try:
-        return probe.ask(subject, material, options, progress)
+        return probe.ask(subject, data, options, progress)
     except UnbagError as error:
         return ProbeResult(probe.name, skipped=str(error))
     except Exception as error:
-        # A fault of one probe, such as a plug-in's, must not cost what the others found.
-        return ProbeResult(probe.name, skipped=broken(error))
+        # An error in one probe, such as a plug-in's, must not lose the results of the others.
+        return ProbeResult(probe.name, skipped=error_note(error))
 
 
-def _verdict(
-    probe: Probe, finding: ProbeResult | None
-) -> tuple[ProbeResult | None, Verdict | None]:
-    """What was measured stays in the finding, even if no sentence can be made of it."""
-    if finding is None or finding.skipped:
-        return finding, None
+def _verdict(probe: Probe, result: ProbeResult | None) -> tuple[ProbeResult | None, Verdict | None]:
+    """Return the result and its verdict; the quantities stay even if `say` fails."""
+    if result is None or result.skipped:
+        return result, None
     try:
-        return finding, probe.say(finding)
+        return result, probe.say(result)
     except Exception as error:
-        return replace(finding, skipped=broken(error)), None
+        return replace(result, skipped=error_note(error)), None
 
 
-def broken(error: Exception) -> str:
-    """What went wrong and where: the file and line that a plug-in's author needs."""
+def error_note(error: Exception) -> str:
+    """Describe an error with its file and line, for the author of a plug-in."""
     place = extract_tb(error.__traceback__)[-1]
-    where = f"{Path(place.filename).name}, line {place.lineno}"
-    return f"it broke: {type(error).__name__}: {error} ({where})"
+    location = f"{Path(place.filename).name}, line {place.lineno}"
+    return f"it failed: {type(error).__name__}: {error} ({location})"
 
 
 def registered_probes(chosen: Sequence[str] | None = None) -> tuple[Probe, ...]:
-    """Those named, or all in the order of a reader; plug-ins follow ours."""
+    """Return the named probes, or all in the order of the page; plug-ins follow ours."""
     known = names("probe")
     if chosen is None:
         chosen = [name for name in ORDER if name in known]
         chosen += [name for name in known if name not in ORDER]
-    found = []
+    probes = []
     for name in dict.fromkeys(chosen):
         probe = find("probe", name)
         if not isinstance(probe, Probe):
@@ -272,12 +272,12 @@ def registered_probes(chosen: Sequence[str] | None = None) -> tuple[Probe, ...]:
                 f"the probe {name!r} is a {type(probe).__name__}",
                 expected="a value of unbag.probes.base.Probe",
             )
-        found.append(probe)
-    return tuple(found)
+        probes.append(probe)
+    return tuple(probes)
 
 
-def _make_subjects(config: DiagnosisConfig, progress: Progress) -> ProbedModel:
-    made = [
+def _probed_models(config: DiagnosisConfig, progress: Progress) -> ProbedModel:
+    subjects = [
         make_subject(
             model,
             scorer=scorer,
@@ -288,27 +288,27 @@ def _make_subjects(config: DiagnosisConfig, progress: Progress) -> ProbedModel:
         for model, scorer in ((config.model, config.scorer), (config.against, None))
         if model is not None
     ]
-    subject = made[0]
+    subject = subjects[0]
     if config.has_random_init:
         subject = with_random_init(subject, seed=config.options.seed, progress=progress)
-    if len(made) == 1:
+    if len(subjects) == 1:
         return subject
-    if made[0].name == made[1].name:
+    if subjects[0].name == subjects[1].name:
         raise UnbagError(
-            f"both models are called {made[0].name!r}",
-            expected="two names, to tell them apart in the tables",
-            hint="set a model against another one, or rename a file",
+            f"both models are called {subjects[0].name!r}",
+            expected="two different names, for the tables",
+            hint="compare a model with another one, or rename a file",
         )
-    other = made[1]
+    other = subjects[1]
     if config.has_random_init:
-        # So that both are judged alike; one of the same build has the same random weights.
+        # Both models get a random one; the same architecture gives the same random weights.
         other = with_random_init(other, seed=config.options.seed, progress=progress)
-        twins = [
-            one.random_init.scorer.fingerprint
-            for one in (other, subject)
-            if one.random_init is not None
+        fingerprints = [
+            probed.random_init.scorer.fingerprint
+            for probed in (other, subject)
+            if probed.random_init is not None
         ]
-        if len(twins) == 2 and len(set(twins)) == 1:
+        if len(fingerprints) == 2 and len(set(fingerprints)) == 1:
             other = replace(other, random_init=subject.random_init)
     return replace(subject, other=other)
 
@@ -321,12 +321,15 @@ def make_subject(
     batch_size: int = 256,
     progress: Progress | None = None,
 ) -> ProbedModel:
-    """Vectors for a dual encoder, and one with a matching head too; none for a chat model.
+    """Make a probed model, with vectors for a dual encoder, also one with a matching head.
 
-    `scorer` scores in place of the model's own; a cosine brings the vectors that it compares.
+    `scorer` replaces the model's own scorer; a cosine also brings the vectors that it compares.
     """
     progress = progress or Silent()
-    encoder = model if isinstance(model, DualEncoder) else getattr(model, "encoder", None)
+    encoder: object = model
+    if not isinstance(model, DualEncoder | Generator):
+        # A matching head; the `encoder` of a decoder is what it reads, not its own vectors.
+        encoder = getattr(model, "encoder", None)
     if isinstance(scorer, Cosine):
         encoder = scorer.encoder
     space = None
@@ -341,9 +344,9 @@ def make_subject(
 def with_random_init(
     subject: ProbedModel, *, seed: int, progress: Progress | None = None
 ) -> ProbedModel:
-    """With the same model at random weights beside it, where one can be made.
+    """Add the same model, randomly initialized, if it can be built.
 
-    Its vectors are of no use to any other run, so they are not cached.
+    Its vectors are useless for other runs, so they are not cached.
     """
     if not isinstance(subject.model, DualEncoder):
         return subject
@@ -353,15 +356,15 @@ def with_random_init(
     return replace(subject, random_init=make_subject(random_model, progress=progress))
 
 
-def _unanswered(config: DiagnosisConfig, subject: ProbedModel, material: ProbeData) -> Diagnosis:
-    """Before the first question."""
+def _unanswered(config: DiagnosisConfig, subject: ProbedModel, data: ProbeData) -> Diagnosis:
+    """Return the diagnosis before the first probe."""
     return Diagnosis(
         model=_examined(subject),
-        material=material.about,
+        material=data.about,
         options=config.options,
         random_init=_examined(subject.random_init) if subject.random_init else None,
         other=_examined(subject.other) if subject.other else None,
-        notes=(*material.notes, *_read_out(subject)),
+        notes=(*data.notes, *_read_out(subject)),
         versions=versions(),
         started=datetime.now(UTC).isoformat(timespec="seconds"),
         command=config.command,
@@ -375,21 +378,25 @@ def _examined(subject: ProbedModel) -> Examined:
 
 
 def _read_out(subject: ProbedModel) -> tuple[str, ...]:
-    """What a read-out changes, and what it cannot."""
+    """Return a note that a read-out affects one probe only."""
     if not subject.has_readout or subject.space is None:
         return ()
     random_model = (
-        "; random weights are scored by cosine" if subject.random_init is not None else ""
+        "; the randomly initialized model is scored by cosine"
+        if subject.random_init is not None
+        else ""
     )
     return (
-        f"{subject.name} scores only the probe profile; all other probes look at vectors of "
-        f"{subject.space.name}, which a read-out leaves as they are{random_model}",
+        f"{subject.name} scores only the probe profile; all other probes use the vectors of "
+        f"{subject.space.name}, which a read-out does not change{random_model}",
     )
 
 
 def _corrected(answers: Sequence[Answer]) -> tuple[Answer, ...]:
-    """Holm's correction over all differences, since all are read together."""
-    corrected = iter(correct([one for answer in answers for one in answer.differences]))
+    """Apply Holm's correction over all differences, since they are reported together."""
+    corrected = iter(
+        correct([comparison for answer in answers for comparison in answer.differences])
+    )
     return tuple(
         replace(answer, differences=tuple(next(corrected) for _ in answer.differences))
         for answer in answers
@@ -397,67 +404,85 @@ def _corrected(answers: Sequence[Answer]) -> tuple[Answer, ...]:
 
 
 def _damage(subject: ProbedModel) -> tuple[str, ...]:
-    """Images of either model; the random-init model sees the same."""
-    spaces = [one.space for one in (subject, subject.other) if one is not None]
+    """Return notes on images that could not be opened for either model."""
+    spaces = [probed.space for probed in (subject, subject.other) if probed is not None]
     damaged = {name: why for s in spaces if s is not None for name, why in s.damaged.items()}
     return tuple(f"image {name} cannot be used: {why}" for name, why in sorted(damaged.items()))
 
 
 def differences(
-    finding: ProbeResult, other: ProbeResult, *, names: tuple[str, str], options: Options
+    result: ProbeResult, other: ProbeResult, *, names: tuple[str, str], options: Options
 ) -> tuple[Comparison, ...]:
-    """The first minus the second, for quantities that both have and that can be paired."""
-    found = []
-    for mine in finding.quantities:
-        theirs = other.get(mine.name)
-        made = None if theirs is None else _difference(finding.probe, mine, theirs, names, options)
-        if made is not None:
-            found.append(made)
-    return tuple(found)
+    """Return the first minus the second, for common quantities that can be paired."""
+    comparisons = []
+    for quantity in result.quantities:
+        other_quantity = other.get(quantity.name)
+        comparison = (
+            None
+            if other_quantity is None
+            else _difference(result.probe, quantity, other_quantity, names, options)
+        )
+        if comparison is not None:
+            comparisons.append(comparison)
+    return tuple(comparisons)
 
 
 def _difference(
-    probe: str, mine: Quantity, theirs: Quantity, names: tuple[str, str], options: Options
+    probe: str,
+    quantity: Quantity,
+    other_quantity: Quantity,
+    names: tuple[str, str],
+    options: Options,
 ) -> Comparison | None:
-    if mine.outcomes is not None and theirs.outcomes is not None:
+    if quantity.outcomes is not None and other_quantity.outcomes is not None:
         protocol = EvalProtocol(confidence=options.confidence, resamples=options.resamples)
         try:
             # `compare` gives the second minus the first.
             return compare(
-                theirs.outcomes,
-                mine.outcomes,
+                other_quantity.outcomes,
+                quantity.outcomes,
                 names=(names[1], names[0]),
                 benchmark=probe,
                 protocol=protocol,
                 seed=options.seed,
             )
         except UnbagError:
-            # No unit is valid for both; there is nothing to pair.
+            # No unit is valid for both models.
             return None
-    return _by_draws(probe, mine, theirs, names, options)
+    return _by_resamples(probe, quantity, other_quantity, names, options)
 
 
-def _by_draws(
-    probe: str, mine: Quantity, theirs: Quantity, names: tuple[str, str], options: Options
+def _by_resamples(
+    probe: str,
+    quantity: Quantity,
+    other_quantity: Quantity,
+    names: tuple[str, str],
+    options: Options,
 ) -> Comparison | None:
-    """Resamples are drawn alike for every model, so their difference is that of one resample.
+    """Compare by resamples, which are the same for every model, so their differences are paired.
 
-    Where one model has fewer units, places mean other units: then there is nothing to pair.
+    If one model has fewer units, indices refer to other units, and resamples cannot be paired.
     """
-    if mine.draw_R is None or theirs.draw_R is None or len(mine.draw_R) != len(theirs.draw_R):
+    if (
+        quantity.draw_R is None
+        or other_quantity.draw_R is None
+        or len(quantity.draw_R) != len(other_quantity.draw_R)
+    ):
         return None
-    if mine.estimate.n != theirs.estimate.n:
+    if quantity.estimate.n != other_quantity.estimate.n:
         return None
-    low, high, _ = percentile(mine.draw_R - theirs.draw_R, options.confidence, "paired bootstrap")
+    low, high, _ = percentile(
+        quantity.draw_R - other_quantity.draw_R, options.confidence, "paired bootstrap"
+    )
     return Comparison(
         benchmark=probe,
-        metric=mine.name,
+        metric=quantity.name,
         first=names[1],
         second=names[0],
-        difference=mine.estimate.value - theirs.estimate.value,
+        difference=quantity.estimate.value - other_quantity.estimate.value,
         low=low,
         high=high,
-        n=mine.estimate.n,
+        n=quantity.estimate.n,
         p_value=None,
         p_holm=None,
         test="",

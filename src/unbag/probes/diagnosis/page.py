@@ -1,4 +1,4 @@
-"""A diagnosis as one HTML page that needs no network and runs no script, and the files of both."""
+"""A diagnosis as one HTML page without network access and scripts, and the files of a diagnosis."""
 
 from __future__ import annotations
 
@@ -50,76 +50,83 @@ if TYPE_CHECKING:
 
 JSON, PAGE = "diagnosis.json", "diagnosis.html"
 DIAGNOSIS = "diagnosis"
-"""The kind of a folder of both."""
+"""The kind of a run folder with both files."""
 NEAR = (255, 120, 0)
-"""Colour of patches that are near to a word; it is seen on dark and on light images."""
+"""Colour of patches similar to a word, visible on dark and on light images."""
 AGAINST = (0, 130, 255)
-"""Of those that speak against it, where numbers have a sign."""
+"""Colour of patches that count against a word, where values have a sign."""
 STRONGEST = 190
-"""How much of it, of 255, where the word is nearest."""
+"""Maximum opacity of the colour, of 255."""
 
 
 def open_diagnosis(folder: Path) -> AbstractContextManager[RunFolder]:
-    """The folder of a diagnosis; the same one that is there already will be replaced."""
-    return open_run_folder(folder, DIAGNOSIS, resumes="what is in the cache is not encoded again")
+    """Open the folder of a diagnosis; the same diagnosis in it is replaced."""
+    return open_run_folder(folder, DIAGNOSIS, resumes="vectors in the cache are not encoded again")
 
 
-def write_diagnosis(found: Diagnosis, run: RunFolder) -> Path:
-    """Write both files, each at once; gives the page."""
-    run.begin(_identity(found), {"command": found.command})
-    write_text(run.path / JSON, to_json(found))
-    write_text(run.path / PAGE, render_diagnosis(found))
-    if found.is_whole:
+def write_diagnosis(diagnosis: Diagnosis, run: RunFolder) -> Path:
+    """Write both files, each atomically; return the path of the page."""
+    run.begin(_identity(diagnosis), {"command": diagnosis.command})
+    write_text(run.path / JSON, to_json(diagnosis))
+    write_text(run.path / PAGE, render_diagnosis(diagnosis))
+    if diagnosis.is_whole:
         run.set_state("done")
     return run.path / PAGE
 
 
-def check_same_diagnosis(found: Diagnosis, run: RunFolder) -> None:
+def check_same_diagnosis(diagnosis: Diagnosis, run: RunFolder) -> None:
     """Raise UnbagError if the folder holds a diagnosis of something else."""
-    run.earlier(_identity(found))
+    run.earlier(_identity(diagnosis))
 
 
-def _identity(found: Diagnosis) -> RunIdentity:
+def _identity(diagnosis: Diagnosis) -> RunIdentity:
     return RunIdentity(
-        model=found.model, against=found.other, material=found.material, options=found.options
+        model=diagnosis.model,
+        against=diagnosis.other,
+        material=diagnosis.material,
+        options=diagnosis.options,
     )
 
 
-def render_diagnosis(found: Diagnosis) -> str:
-    """Nothing in the page is fetched, run or trusted."""
-    views = tuple(_view(found, answer) for answer in found.answered)
-    names = list(dict.fromkeys(one.title for one in found.maps))
-    sides = [(name, [one for one in found.maps if one.title == name]) for name in names]
+def render_diagnosis(diagnosis: Diagnosis) -> str:
+    """Render the page: it fetches nothing, runs nothing and escapes all text."""
+    views = tuple(_view(diagnosis, answer) for answer in diagnosis.answered)
+    model_names = list(dict.fromkeys(maps.title for maps in diagnosis.maps))
+    sides = [
+        (name, [maps for maps in diagnosis.maps if maps.title == name]) for name in model_names
+    ]
     return (
         environment()
         .get_template("diagnosis.html")
         .render(
             version=__version__,
-            found=found,
+            found=diagnosis,
             views=views,
-            counts=counted(found.answered),
-            # Of the second model, over the same questions.
+            counts=counted(diagnosis.answered),
+            # The verdicts of the second model on the same questions.
             other_counts=counted(
-                [replace(one, verdict=one.other_verdict) for one in found.answered]
+                [replace(maps, verdict=maps.other_verdict) for maps in diagnosis.answered]
             ),
-            skipped=[(one.question, first_line(one.finding.skipped)) for one in found.skipped],
+            skipped=[
+                (maps.question, first_line(maps.finding.skipped)) for maps in diagnosis.skipped
+            ],
             maps=plot_views(sides),
-            map_meanings=list(dict.fromkeys((one.title, one.about) for one in found.maps)),
-            columns=_columns(found),
+            map_meanings=list(dict.fromkeys((maps.title, maps.about) for maps in diagnosis.maps)),
+            columns=_columns(diagnosis),
             tones=TONES,
             meaning=MEANING,
-            standing=standing(found),
+            standing=standing(diagnosis),
         )
     )
 
 
 @dataclass(frozen=True)
 class AnswerView:
-    """All that a page shows of a question."""
+    """The section of the page for one question."""
 
     anchor: str
     answer: Answer
-    said: tuple[VerdictView, ...]
+    verdicts: tuple[VerdictView, ...]
     lanes: tuple[Lane, ...]
     labels: Markup
     headline: Quantity | None
@@ -131,7 +138,7 @@ class AnswerView:
 
 @dataclass(frozen=True)
 class VerdictView:
-    """The sentence on one model."""
+    """The verdict on one model."""
 
     model: str
     verdict: Verdict
@@ -139,7 +146,7 @@ class VerdictView:
 
 @dataclass(frozen=True)
 class Lane:
-    """The headline of one model: a mark, words and a strip."""
+    """The headline of one model: a mark, a text and a strip."""
 
     name: str
     text: str
@@ -149,7 +156,7 @@ class Lane:
 
 @dataclass(frozen=True)
 class RowView:
-    """A quantity in the full table; texts in the order of the columns."""
+    """A row of the full table, with texts in the order of the columns."""
 
     name: str
     about: str
@@ -157,112 +164,131 @@ class RowView:
     texts: tuple[str, ...]
 
 
-def _view(found: Diagnosis, answer: Answer) -> AnswerView:
+def _view(diagnosis: Diagnosis, answer: Answer) -> AnswerView:
     from markupsafe import Markup
 
     assert answer.verdict is not None
-    said = [VerdictView(found.model.name, answer.verdict)]
-    sides = [(found.model.name, answer.finding.plots)]
-    if answer.other is not None and found.other is not None:
-        sides.append((found.other.name, answer.other.plots))
-    if answer.other_verdict is not None and found.other is not None:
-        said.append(VerdictView(found.other.name, answer.other_verdict))
+    verdicts = [VerdictView(diagnosis.model.name, answer.verdict)]
+    sides = [(diagnosis.model.name, answer.finding.plots)]
+    if answer.other is not None and diagnosis.other is not None:
+        sides.append((diagnosis.other.name, answer.other.plots))
+    if answer.other_verdict is not None and diagnosis.other is not None:
+        verdicts.append(VerdictView(diagnosis.other.name, answer.other_verdict))
     headline = answer.headline
-    measured = _measured(found, answer, answer.finding.headline)
-    made = difference_of(answer, answer.finding.headline)
+    quantities = _measured(diagnosis, answer, answer.finding.headline)
+    difference = difference_of(answer, answer.finding.headline)
     labels = ""
     if headline is not None:
         # Built by `charts`, which escapes.
-        labels = charts.labels(headline, charts.axis_of([one for _, one in measured]))
+        labels = charts.labels(headline, charts.axis_of([quantity for _, quantity in quantities]))
     return AnswerView(
         anchor=f"probe-{answer.probe.replace(':', '-')}",
         answer=answer,
-        said=tuple(said),
-        lanes=_lanes(measured, headline),
+        verdicts=tuple(verdicts),
+        lanes=_lanes(quantities, headline),
         labels=Markup(labels),  # noqa: S704
         headline=headline,
-        gap=gap_sentence(answer, made) if made is not None and headline is not None else "",
+        gap=gap_sentence(answer, difference)
+        if difference is not None and headline is not None
+        else "",
         plots=plot_views(sides),
-        rows=tuple(_row(found, answer, one) for one in answer.finding.quantities),
-        notes=tuple(_notes(found, answer)),
+        rows=tuple(_row(diagnosis, answer, quantity) for quantity in answer.finding.quantities),
+        notes=tuple(_notes(diagnosis, answer)),
     )
 
 
-def _measured(found: Diagnosis, answer: Answer, name: str) -> list[tuple[Column, Quantity]]:
-    """One quantity of the model, the one it is set against, and the random-init model."""
-    findings = [answer.finding, answer.other, answer.random_init]
-    names = [found.model.name, found.other.name if found.other else "", "random weights"]
-    pairs = []
-    for place, (finding, label) in enumerate(zip(findings, names, strict=True)):
-        quantity = finding.get(name) if finding is not None else None
+def _measured(diagnosis: Diagnosis, answer: Answer, name: str) -> list[tuple[Column, Quantity]]:
+    """Return one quantity of the model, the other model and the randomly initialized one."""
+    results = [answer.finding, answer.other, answer.random_init]
+    names = [
+        diagnosis.model.name,
+        diagnosis.other.name if diagnosis.other else "",
+        "random weights",
+    ]
+    columns = []
+    for place, (result, label) in enumerate(zip(results, names, strict=True)):
+        quantity = result.get(name) if result is not None else None
         if quantity is not None:
-            pairs.append((Column(label, label, place == 2, place), quantity))
-    return pairs
+            columns.append((Column(label, label, place == 2, place), quantity))
+    return columns
 
 
-def _lanes(measured: list[tuple[Column, Quantity]], headline: Quantity | None) -> tuple[Lane, ...]:
+def _lanes(
+    quantities: list[tuple[Column, Quantity]], headline: Quantity | None
+) -> tuple[Lane, ...]:
     from markupsafe import Markup
 
     if headline is None:
         return ()
-    axis = charts.axis_of([one for _, one in measured])
+    axis = charts.axis_of([quantity for _, quantity in quantities])
     return tuple(
         Lane(
             column.label,
-            estimate_text(one.estimate, with_unit=True),
+            estimate_text(quantity.estimate, with_unit=True),
             Markup(key(mark(column))),  # noqa: S704 - no text in it
             Markup(  # noqa: S704 - built by `charts`, which escapes
-                charts.strip(one.estimate, column, axis, headline.known, name=headline.name)
+                charts.strip(quantity.estimate, column, axis, headline.known, name=headline.name)
             ),
         )
-        for column, one in measured
+        for column, quantity in quantities
     )
 
 
-def _columns(found: Diagnosis) -> tuple[str, ...]:
-    """Heads of the full table."""
-    names = [found.model.name, *([found.other.name, "difference"] if found.other else [])]
-    names += ["random weights"] if found.random_init else []
+def _columns(diagnosis: Diagnosis) -> tuple[str, ...]:
+    """Return the headers of the full table."""
+    names = [
+        diagnosis.model.name,
+        *([diagnosis.other.name, "difference"] if diagnosis.other else []),
+    ]
+    names += ["random weights"] if diagnosis.random_init else []
     return (*names, "bag of words", "perfect", "chance", "n")
 
 
-def _row(found: Diagnosis, answer: Answer, one: Quantity) -> RowView:
-    def of(finding: ProbeResult | None) -> str:
-        quantity = finding.get(one.name) if finding is not None else None
-        return DASH if quantity is None else estimate_text(quantity.estimate, with_unit=True)
+def _row(diagnosis: Diagnosis, answer: Answer, quantity: Quantity) -> RowView:
+    def cell(result: ProbeResult | None) -> str:
+        same = result.get(quantity.name) if result is not None else None
+        return DASH if same is None else estimate_text(same.estimate, with_unit=True)
 
-    made = difference_of(answer, one.name)
-    gap = DASH if made is None else change_text(made, is_rate=one.estimate.is_rate)
-    texts = [of(answer.finding), *([of(answer.other), gap] if found.other else [])]
-    texts += [of(answer.random_init)] if found.random_init else []
-    known = (one.known.bag, one.known.perfect, one.known.chance)
-    texts += [DASH if value is None else one.estimate.show(value) for value in known]
-    invalid = f", {one.estimate.invalid:,} invalid" if one.estimate.invalid else ""
-    arrow = {"higher": "↑", "lower": "↓"}.get(one.better, "")
-    about = f"{one.about}; {one.estimate.interval}"
-    return RowView(one.name, about, arrow, (*texts, f"{one.estimate.n:,}{invalid}"))
+    difference = difference_of(answer, quantity.name)
+    difference_text = (
+        DASH if difference is None else change_text(difference, is_rate=quantity.estimate.is_rate)
+    )
+    texts = [
+        cell(answer.finding),
+        *([cell(answer.other), difference_text] if diagnosis.other else []),
+    ]
+    texts += [cell(answer.random_init)] if diagnosis.random_init else []
+    known = (quantity.known.bag, quantity.known.perfect, quantity.known.chance)
+    texts += [DASH if value is None else quantity.estimate.show(value) for value in known]
+    invalid = f", {quantity.estimate.invalid:,} invalid" if quantity.estimate.invalid else ""
+    arrow = {"higher": "↑", "lower": "↓"}.get(quantity.better, "")
+    about = f"{quantity.about}; {quantity.estimate.interval}"
+    return RowView(quantity.name, about, arrow, (*texts, f"{quantity.estimate.n:,}{invalid}"))
 
 
-def _notes(found: Diagnosis, answer: Answer) -> list[str]:
+def _notes(diagnosis: Diagnosis, answer: Answer) -> list[str]:
     notes = list(answer.finding.notes)
-    reasons = {one.skipped for one in (answer.other, answer.random_init) if one is not None}
-    # A question about both models at once can be put to neither of the others.
+    both = (answer.other, answer.random_init)
+    reasons = {result.skipped for result in both if result is not None}
+    # A probe that compares two models is skipped for both others, with the same reason.
     is_shared = len(reasons) == 1 and answer.other is not None and answer.random_init is not None
-    for finding, name in (
-        (answer.other, found.other.name if found.other else ""),
+    for result, name in (
+        (answer.other, diagnosis.other.name if diagnosis.other else ""),
         (answer.random_init, "random weights"),
     ):
-        if finding is not None and finding.skipped and not is_shared:
-            notes.append(f"{name}: not asked; {first_line(finding.skipped)}")
-    if answer.other is not None and found.other is not None:
+        if result is not None and result.skipped and not is_shared:
+            notes.append(f"{name}: skipped; {first_line(result.skipped)}")
+    if answer.other is not None and diagnosis.other is not None:
         known = set(notes)
-        notes += [f"{found.other.name}: {one}" for one in answer.other.notes if one not in known]
+        notes += [
+            f"{diagnosis.other.name}: {note}" for note in answer.other.notes if note not in known
+        ]
     return notes
 
 
 @dataclass(frozen=True)
 class PlotView:
-    """One plot of all models that have it."""
+    """One plot, for all models that have it."""
 
     kind: str
     title: str
@@ -277,7 +303,7 @@ class PlotView:
 
 @dataclass(frozen=True)
 class SideView:
-    """What one model has; only the part that belongs to the kind of plot is filled."""
+    """The part of a plot for one model; only fields of its kind of plot are set."""
 
     model: str
     body: Markup | None = None
@@ -306,7 +332,7 @@ class BarView:
 
 @dataclass(frozen=True)
 class CellView:
-    """A share, and how strongly its cell is coloured."""
+    """A share and the opacity of its cell."""
 
     text: str
     share: str
@@ -314,68 +340,76 @@ class CellView:
 
 @dataclass(frozen=True)
 class TileView:
-    """A word, and a glow over the patches that are near to it."""
+    """A word and an overlay over the patches."""
 
     word: str
     glow: str
-    """As a data: address."""
+    """A data: URL."""
     text: str
     whole: str = ""
 
 
 def plot_views(sides: Sequence[tuple[str, Sequence[Plot]]], start: int = 0) -> tuple[PlotView, ...]:
-    """Plots of the same kind and title stand beside each other, a side a model."""
-    found: dict[tuple[type[Plot], str, str], list[tuple[str, Plot]]] = {}
+    """Put plots of the same kind and title side by side, one per model."""
+    grouped: dict[tuple[type[Plot], str, str], list[tuple[str, Plot]]] = {}
     for model, plots in sides:
         for plot in plots:
             caption = plot.caption if isinstance(plot, Maps) else ""
             title = "" if isinstance(plot, Maps) else plot.title
-            found.setdefault((type(plot), title, caption), []).append((model, plot))
-    return tuple(_plot_view(some, f"map-{start + at}") for at, some in enumerate(found.values()))
+            grouped.setdefault((type(plot), title, caption), []).append((model, plot))
+    return tuple(
+        _plot_view(same_plot, f"map-{start + at}") for at, same_plot in enumerate(grouped.values())
+    )
 
 
-def _plot_view(some: Sequence[tuple[str, Plot]], anchor: str) -> PlotView:
-    first = some[0][1]
+def _plot_view(model_plots: Sequence[tuple[str, Plot]], anchor: str) -> PlotView:
+    first = model_plots[0][1]
     if isinstance(first, Scatter):
-        every = [plot for _, plot in some if isinstance(plot, Scatter)]
-        drawings = [charts.scatter(plot, every) for plot in every]
-        return _drawing_view(first, some, drawings)
+        scatters = [plot for _, plot in model_plots if isinstance(plot, Scatter)]
+        drawings = [charts.scatter(plot, scatters) for plot in scatters]
+        return _drawing_view(first, model_plots, drawings)
     if isinstance(first, Lines):
-        alike = [plot for _, plot in some if isinstance(plot, Lines)]
-        return _drawing_view(first, some, [charts.lines(plot, alike) for plot in alike])
+        same_kind = [plot for _, plot in model_plots if isinstance(plot, Lines)]
+        return _drawing_view(
+            first, model_plots, [charts.lines(plot, same_kind) for plot in same_kind]
+        )
     if isinstance(first, Bars):
-        return _bars_view(first, [(name, plot) for name, plot in some if isinstance(plot, Bars)])
+        return _bars_view(
+            first, [(name, plot) for name, plot in model_plots if isinstance(plot, Bars)]
+        )
     if isinstance(first, Grid):
-        return _grid_view(first, [(name, plot) for name, plot in some if isinstance(plot, Grid)])
-    maps = [(name, plot) for name, plot in some if isinstance(plot, Maps)]
+        return _grid_view(
+            first, [(name, plot) for name, plot in model_plots if isinstance(plot, Grid)]
+        )
+    maps = [(name, plot) for name, plot in model_plots if isinstance(plot, Maps)]
     return _maps_view(maps, anchor)
 
 
 def _drawing_view(
     first: Scatter | Lines,
-    some: Sequence[tuple[str, Plot]],
+    model_plots: Sequence[tuple[str, Plot]],
     drawings: Sequence[charts.Drawing],
 ) -> PlotView:
     from markupsafe import Markup
 
     # Built by `charts`, which escapes.
     sides = tuple(
-        SideView(name, Markup(one.body), Markup(one.numbers), more=one.more)  # noqa: S704
-        for (name, _), one in zip(some, drawings, strict=True)
+        SideView(name, Markup(drawing.body), Markup(drawing.numbers), more=drawing.more)  # noqa: S704
+        for (name, _), drawing in zip(model_plots, drawings, strict=True)
     )
-    keys = dict.fromkeys(pair for one in drawings for pair in one.legend)
+    keys = dict.fromkeys(pair for drawing in drawings for pair in drawing.legend)
     legend = tuple((Markup(key), name) for key, name in keys)  # noqa: S704
     return PlotView("plot", first.title, first.about, first.x, first.y, sides, legend)
 
 
-def _bars_view(first: Bars, some: Sequence[tuple[str, Bars]]) -> PlotView:
+def _bars_view(first: Bars, model_bars: Sequence[tuple[str, Bars]]) -> PlotView:
     from markupsafe import Markup
 
-    every = [bar for _, plot in some for bar in plot.bars]
-    values = [v for bar in every for v in (bar.value, bar.low, bar.high, bar.chance or 0.0, 0.0)]
+    all_bars = [bar for _, plot in model_bars for bar in plot.bars]
+    values = [v for bar in all_bars for v in (bar.value, bar.low, bar.high, bar.chance or 0.0, 0.0)]
     axis = Axis.of_rates(values) if first.is_rate else Axis.over(values)
     sides = []
-    for place, (name, plot) in enumerate(some):
+    for place, (name, plot) in enumerate(model_bars):
         bars = tuple(
             BarView(
                 bar.name,
@@ -400,7 +434,7 @@ def _bars_view(first: Bars, some: Sequence[tuple[str, Bars]]) -> PlotView:
     return PlotView("bars", first.title, first.about, "", "", tuple(sides))
 
 
-def _grid_view(first: Grid, some: Sequence[tuple[str, Grid]]) -> PlotView:
+def _grid_view(first: Grid, model_grids: Sequence[tuple[str, Grid]]) -> PlotView:
     sides = tuple(
         SideView(
             name,
@@ -409,7 +443,7 @@ def _grid_view(first: Grid, some: Sequence[tuple[str, Grid]]) -> PlotView:
                 for row, values in zip(plot.rows, plot.values, strict=True)
             ),
         )
-        for name, plot in some
+        for name, plot in model_grids
     )
     names = (first.column_name, first.row_name)
     return PlotView("grid", first.title, first.about, *names, sides, columns=first.columns)
@@ -421,16 +455,23 @@ def _cell(value: float) -> CellView:
     return CellView(number_text(value, digits=0), f"{min(max(value, 0.0), 1.0):.3f}")
 
 
-def _maps_view(some: Sequence[tuple[str, Maps]], anchor: str) -> PlotView:
+def _maps_view(model_maps: Sequence[tuple[str, Maps]], anchor: str) -> PlotView:
     sides = []
-    for at, (name, plot) in enumerate(some):
-        # One width of scale for all words, so that a word that is nowhere looks flat.
-        wide = max((_high(one) - _start(one, plot) for one in plot.maps), default=0.0)
+    for number, (name, plot) in enumerate(model_maps):
+        # One scale for all words, so that the map of a word that is nowhere looks flat.
+        scale = max(
+            (_high(word_map) - _start(word_map, plot) for word_map in plot.maps), default=0.0
+        )
         if plot.is_signed:
-            wide = max([wide, *(-_low(one) for one in plot.maps)])
+            scale = max([scale, *(-_low(word_map) for word_map in plot.maps)])
         tiles = tuple(
-            TileView(one.word, _glow(one, _start(one, plot), wide), _range(one, wide), one.whole)
-            for one in plot.maps
+            TileView(
+                word_map.word,
+                _glow(word_map, _start(word_map, plot), scale),
+                _range(word_map, scale),
+                word_map.whole,
+            )
+            for word_map in plot.maps
         )
         sides.append(
             SideView(
@@ -440,43 +481,44 @@ def _maps_view(some: Sequence[tuple[str, Maps]], anchor: str) -> PlotView:
                 is_signed=plot.is_signed,
                 when=plot.when,
                 asked=plot.asked,
-                anchor=f"{anchor}-{at}",
+                anchor=f"{anchor}-{number}",
             )
         )
-    first = some[0][1]
+    first = model_maps[0][1]
     return PlotView("maps", "", first.about, "", "", tuple(sides), caption=first.caption)
 
 
-def _range(one: WordMap, wide: float) -> str:
-    """Shares of many patches, and what one patch does to a cosine, are small numbers."""
-    digits = 2 if wide >= 0.2 else 3 if wide >= 0.01 else 4
+def _range(word_map: WordMap, scale: float) -> str:
+    """Return the range of a map as text, with more digits for small numbers."""
+    digits = 2 if scale >= 0.2 else 3 if scale >= 0.01 else 4
     low, high = (
-        number_text(value, is_rate=False, digits=digits) for value in (_low(one), _high(one))
+        number_text(value, is_rate=False, digits=digits)
+        for value in (_low(word_map), _high(word_map))
     )
     return f"{low} to {high}"
 
 
-def _start(one: WordMap, plot: Maps) -> float:
-    """The number that is not coloured."""
-    return 0.0 if plot.is_signed else _low(one)
+def _start(word_map: WordMap, plot: Maps) -> float:
+    """Return the value without colour."""
+    return 0.0 if plot.is_signed else _low(word_map)
 
 
-def _low(one: WordMap) -> float:
-    return min(map(min, one.values))
+def _low(word_map: WordMap) -> float:
+    return min(map(min, word_map.values))
 
 
-def _high(one: WordMap) -> float:
-    return max(map(max, one.values))
+def _high(word_map: WordMap) -> float:
+    return max(map(max, word_map.values))
 
 
-def _glow(one: WordMap, start: float, wide: float) -> str:
-    """A tiny image, a pixel a patch: the nearer the word, the stronger."""
+def _glow(word_map: WordMap, start: float, scale: float) -> str:
+    """Return a tiny image with one pixel per patch: the more similar, the more opaque."""
     from PIL import Image
 
-    image = Image.new("RGBA", (len(one.values[0]), len(one.values)))
-    for y, row in enumerate(one.values):
+    image = Image.new("RGBA", (len(word_map.values[0]), len(word_map.values)))
+    for y, row in enumerate(word_map.values):
         for x, value in enumerate(row):
-            strength = (value - start) / wide if wide > 0 else 0.0
+            strength = (value - start) / scale if scale > 0 else 0.0
             colour = NEAR if strength >= 0 else AGAINST
             image.putpixel((x, y), (*colour, round(STRONGEST * abs(strength))))
     buffer = BytesIO()

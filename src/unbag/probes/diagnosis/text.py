@@ -21,100 +21,101 @@ if TYPE_CHECKING:
 
 
 KIND = "unbag diagnosis"
-"""Says what a file is, so that no other folder is written over."""
+"""Identifies the file, so that no other folder is overwritten."""
 TONES: Mapping[str, tuple[str, str]] = {
     "fails": ("✗", "fails"),
     "holds": ("✓", "holds"),
     "mixed": ("≈", "mixed"),
     "told": ("i", "fact"),
 }
-"""A sign and a word, so that no colour is needed."""
+"""A sign and a word for each tone, readable without colour."""
 MEANING: Mapping[str, str] = {
     "fails": "like a bag of words",
-    "holds": "as one would wish",
-    "mixed": "between the two, or not decided by the interval",
+    "holds": "as desired",
+    "mixed": "in between, or not decided by the interval",
     "told": "a fact that is neither good nor bad",
 }
 STYLES = {"fails": "red", "holds": "green", "mixed": "yellow", "told": ""}
 
 
-def print_diagnosis(found: Diagnosis, console: Console | None = None) -> None:
-    """Print the table, and what was left out."""
+def print_diagnosis(diagnosis: Diagnosis, console: Console | None = None) -> None:
+    """Print the table and the lines below it."""
     from rich.console import Console
 
     console = console or Console()
-    console.print(diagnosis_table(found))
-    for line in said_under(found):
+    console.print(diagnosis_table(diagnosis))
+    for line in lines_below(diagnosis):
         console.print(line, highlight=False, markup=False)
 
 
-def diagnosis_table(found: Diagnosis) -> Table:
-    """A row a question; with a second model, a row for each of them."""
-    names = () if found.other is None else (Column("model"),)
-    columns = (Column("question", ratio=3), *names, Column("answer", ratio=6), Column())
+def diagnosis_table(diagnosis: Diagnosis) -> Table:
+    """Return a table with one row per question and model."""
+    model_columns = () if diagnosis.other is None else (Column("model"),)
+    columns = (Column("question", ratio=3), *model_columns, Column("answer", ratio=6), Column())
     rows: list[Sequence[Cell]] = []
-    for answer in found.answered:
-        for at, (name, sentence, tone) in enumerate(_rows(found, answer)):
+    for answer in diagnosis.answered:
+        for number, (name, sentence, tone) in enumerate(_rows(diagnosis, answer)):
             sign = Span(" ".join(TONES[tone]), STYLES[tone]) if tone else ""
-            question = "" if at else answer.question
-            rows.append((question, *([name] if found.other else []), sentence, sign))
+            question = "" if number else answer.question
+            rows.append((question, *([name] if diagnosis.other else []), sentence, sign))
     return Table(columns, rows, look="spaced")
 
 
-def _rows(found: Diagnosis, answer: Answer) -> list[tuple[str, str, str]]:
+def _rows(diagnosis: Diagnosis, answer: Answer) -> list[tuple[str, str, str]]:
     assert answer.verdict is not None
-    rows = [(found.model.name, answer.verdict.sentence, str(answer.verdict.tone))]
-    if answer.other_verdict is not None and found.other is not None:
+    rows = [(diagnosis.model.name, answer.verdict.sentence, str(answer.verdict.tone))]
+    if answer.other_verdict is not None and diagnosis.other is not None:
         verdict = answer.other_verdict
-        rows.append((found.other.name, verdict.sentence, str(verdict.tone)))
+        rows.append((diagnosis.other.name, verdict.sentence, str(verdict.tone)))
     return rows
 
 
-def said_under(found: Diagnosis) -> list[str]:
-    """What was not asked and why, notes, and how it stands if it was stopped."""
+def lines_below(diagnosis: Diagnosis) -> list[str]:
+    """Return the lines below the table: skipped probes, notes, and progress if it was stopped."""
     lines = [
-        f"not asked: {one.question} {first_line(one.finding.skipped)}" for one in found.skipped
+        f"skipped: {answer.question} {first_line(answer.finding.skipped)}"
+        for answer in diagnosis.skipped
     ]
-    # Layers that were asked for in vain; an encoder of images and one of captions may differ.
-    not_there = [
+    # Requested layers that do not exist; image and text encoder may have different depths.
+    missing_layers = [
         f"{answer.probe}: {note}"
-        for answer in found.answered
+        for answer in diagnosis.answered
         for note in answer.finding.notes
-        if note.startswith((NO_SUCH_LAYER, NO_LAYERS)) and found.options.layers
+        if note.startswith((NO_SUCH_LAYER, NO_LAYERS)) and diagnosis.options.layers
     ]
-    lines += [f"note: {note}" for note in (*not_there, *found.notes)]
-    lines += [] if found.is_whole else [standing(found)]
+    lines += [f"note: {note}" for note in (*missing_layers, *diagnosis.notes)]
+    lines += [] if diagnosis.is_whole else [standing(diagnosis)]
     return lines
 
 
-def to_json(found: Diagnosis) -> str:
-    """One object; null for what is not a finite number."""
+def to_json(diagnosis: Diagnosis) -> str:
+    """Serialise as one object, with null for numbers that are not finite."""
     content = {
         "kind": KIND,
         "unbag": __version__,
-        "is_whole": found.is_whole,
-        "model": _examined(found.model),
-        "against": _examined(found.other),
-        "random_init": _examined(found.random_init),
-        "material": found.material,
-        "seed": found.options.seed,
-        "options": asdict(found.options),
-        "answers": [_answer(answer) for answer in found.answers],
-        "maps": [_plot(one) for one in found.maps],
-        "notes": list(found.notes),
+        "is_whole": diagnosis.is_whole,
+        "model": _examined(diagnosis.model),
+        "against": _examined(diagnosis.other),
+        "random_init": _examined(diagnosis.random_init),
+        "material": diagnosis.material,
+        "seed": diagnosis.options.seed,
+        "options": asdict(diagnosis.options),
+        "answers": [_answer(answer) for answer in diagnosis.answers],
+        "maps": [_plot(maps) for maps in diagnosis.maps],
+        "notes": list(diagnosis.notes),
         "record": {
-            "command": found.command,
-            "started": found.started,
-            "device": found.device,
-            "seconds": found.seconds,
-            "versions": dict(found.versions),
+            "command": diagnosis.command,
+            "started": diagnosis.started,
+            "device": diagnosis.device,
+            "seconds": diagnosis.seconds,
+            "versions": dict(diagnosis.versions),
         },
     }
     return json.dumps(_strict(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _examined(one: Examined | None) -> dict[str, object] | None:
-    return None if one is None else asdict(one)
+def _examined(model: Examined | None) -> dict[str, object] | None:
+    return None if model is None else asdict(model)
 
 
 def _answer(answer: Answer) -> dict[str, object]:
@@ -126,10 +127,10 @@ def _answer(answer: Answer) -> dict[str, object]:
         "verdict": _verdict(answer.verdict),
         "against_verdict": _verdict(answer.other_verdict),
         "headline": answer.finding.headline or None,
-        "quantities": [_quantity(one, answer) for one in answer.finding.quantities],
+        "quantities": [_quantity(item, answer) for item in answer.finding.quantities],
         "only_against": _only_other(answer),
-        "plots": [_plot(one) for one in answer.finding.plots],
-        "against_plots": [_plot(one) for one in answer.other.plots] if answer.other else [],
+        "plots": [_plot(item) for item in answer.finding.plots],
+        "against_plots": [_plot(item) for item in answer.other.plots] if answer.other else [],
         "notes": list(answer.finding.notes),
         "against_notes": _notes(answer.other),
         "twin_notes": _notes(answer.random_init),
@@ -137,68 +138,68 @@ def _answer(answer: Answer) -> dict[str, object]:
     }
 
 
-def _notes(finding: ProbeResult | None) -> list[str]:
-    """A question that could not be put to the other, or to the random-init model, says so here."""
-    if finding is None:
+def _notes(result: ProbeResult | None) -> list[str]:
+    """Return the notes of a result, with the reason if it is skipped."""
+    if result is None:
         return []
-    return [*([f"skipped: {finding.skipped}"] if finding.skipped else []), *finding.notes]
+    return [*([f"skipped: {result.skipped}"] if result.skipped else []), *result.notes]
 
 
 def _verdict(verdict: Verdict | None) -> dict[str, object] | None:
     return None if verdict is None else {"sentence": verdict.sentence, "tone": verdict.tone}
 
 
-def _quantity(mine: Quantity, answer: Answer) -> dict[str, object]:
-    theirs = answer.other.get(mine.name) if answer.other else None
-    random_model = answer.random_init.get(mine.name) if answer.random_init else None
-    made = difference_of(answer, mine.name)
+def _quantity(quantity: Quantity, answer: Answer) -> dict[str, object]:
+    other_quantity = answer.other.get(quantity.name) if answer.other else None
+    random_quantity = answer.random_init.get(quantity.name) if answer.random_init else None
+    difference = difference_of(answer, quantity.name)
     return {
-        "name": mine.name,
-        "about": mine.about,
-        **_estimate(mine),
-        "better": mine.better,
-        "bag": mine.known.bag,
-        "perfect": mine.known.perfect,
-        "chance": mine.known.chance,
-        "random_init": None if random_model is None else _estimate(random_model),
-        "against": None if theirs is None else _estimate(theirs),
-        "difference": None if made is None else _difference(made),
+        "name": quantity.name,
+        "about": quantity.about,
+        **_estimate(quantity),
+        "better": quantity.better,
+        "bag": quantity.known.bag,
+        "perfect": quantity.known.perfect,
+        "chance": quantity.known.chance,
+        "random_init": None if random_quantity is None else _estimate(random_quantity),
+        "against": None if other_quantity is None else _estimate(other_quantity),
+        "difference": None if difference is None else _difference(difference),
     }
 
 
 def _only_other(answer: Answer) -> list[dict[str, object]]:
-    """What was measured of the other model alone."""
-    rest = answer.other.quantities if answer.other else ()
+    """Return the quantities that only the other model has."""
+    quantities = answer.other.quantities if answer.other else ()
     return [
-        {"name": one.name, "about": one.about, **_estimate(one)}
-        for one in rest
-        if answer.finding.get(one.name) is None
+        {"name": quantity.name, "about": quantity.about, **_estimate(quantity)}
+        for quantity in quantities
+        if answer.finding.get(quantity.name) is None
     ]
 
 
 def _estimate(quantity: Quantity) -> dict[str, object]:
-    found = quantity.estimate
+    estimate = quantity.estimate
     return {
-        "value": found.value,
-        "low": found.low,
-        "high": found.high,
-        "n": found.n,
-        "invalid": found.invalid,
-        "unparsed": found.unparsed,
-        "interval": found.interval,
-        "is_rate": found.is_rate,
+        "value": estimate.value,
+        "low": estimate.low,
+        "high": estimate.high,
+        "n": estimate.n,
+        "invalid": estimate.invalid,
+        "unparsed": estimate.unparsed,
+        "interval": estimate.interval,
+        "is_rate": estimate.is_rate,
     }
 
 
-def _difference(made: Comparison) -> dict[str, object]:
+def _difference(difference: Comparison) -> dict[str, object]:
     return {
-        "value": made.difference,
-        "low": made.low,
-        "high": made.high,
-        "n": made.n,
-        "p": made.p_value,
-        "p_holm": made.p_holm,
-        "test": made.test or None,
+        "value": difference.difference,
+        "low": difference.low,
+        "high": difference.high,
+        "n": difference.n,
+        "p": difference.p_value,
+        "p_holm": difference.p_holm,
+        "test": difference.test or None,
     }
 
 
@@ -207,52 +208,55 @@ def _plot(plot: Plot) -> dict[str, object]:
 
 
 def _strict(value: object) -> object:
-    """The same without numbers that JSON does not know."""
+    """Replace numbers that are not finite by None, recursively."""
     if isinstance(value, float):
         return value if isfinite(value) else None
     if isinstance(value, Mapping):
-        return {key: _strict(one) for key, one in value.items()}
+        return {key: _strict(element) for key, element in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_strict(one) for one in value]
+        return [_strict(element) for element in value]
     return value
 
 
 def first_line(error: str) -> str:
-    """What was found, without what was expected and the hint."""
+    """Return the message of an error, without the expected value and the hint."""
     return error.partition("\n")[0]
 
 
-def gap_sentence(answer: Answer, made: Comparison) -> str:
-    """The paired difference of the headline, in words; only a clear one is called one."""
+def gap_sentence(answer: Answer, difference: Comparison) -> str:
+    """Describe the paired difference of the headline, if its interval excludes 0."""
     quantity = answer.headline
     assert quantity is not None
     is_rate = quantity.estimate.is_rate
-    shown = change_text(made, is_rate=is_rate)
+    change = change_text(difference, is_rate=is_rate)
     unit = " points" if is_rate else ""
-    if not (made.low > 0 or made.high < 0):
-        return f"No difference is shown between the two models: {shown}{unit}."
-    up = made.difference > 0
+    if not (difference.low > 0 or difference.high < 0):
+        return f"No significant difference between the two models: {change}{unit}."
+    is_higher = difference.difference > 0
     word = {"higher": "better", "lower": "worse"}.get(quantity.better, "")
-    if word and not up:
+    if word and not is_higher:
         word = {"better": "worse", "worse": "better"}[word]
-    side = f"{'above' if up else 'below'} {made.first}"
-    return f"{made.second} is {side} by {shown}{unit}{f', which is {word}' if word else ''}."
+    position = f"{'above' if is_higher else 'below'} {difference.first}"
+    meaning = f", which is {word}" if word else ""
+    return f"{difference.second} is {position} by {change}{unit}{meaning}."
 
 
 def difference_of(answer: Answer, name: str) -> Comparison | None:
-    """The paired difference of one quantity, where there is one."""
-    return next((one for one in answer.differences if one.metric == name), None)
+    """Return the paired difference of one quantity, or None."""
+    return next(
+        (comparison for comparison in answer.differences if comparison.metric == name), None
+    )
 
 
 def counted(answers: Sequence[Answer]) -> str:
-    """How many questions have which tone: "3 fail, 2 hold and 1 is a fact"."""
+    """Count verdicts by tone: "3 fail, 2 hold and 1 is a fact"."""
     words = {"fails": ("fails", "fail"), "holds": ("holds", "hold")}
     words |= {"mixed": ("is mixed", "are mixed"), "told": ("is a fact", "are facts")}
     tones = [answer.verdict.tone for answer in answers if answer.verdict is not None]
-    counts = [(tones.count(tone), both) for tone, both in words.items() if tone in tones]
-    return and_list([f"{count} {both[count > 1]}" for count, both in counts])
+    counts = [(tones.count(tone), forms) for tone, forms in words.items() if tone in tones]
+    return and_list([f"{count} {forms[count > 1]}" for count, forms in counts])
 
 
-def standing(found: Diagnosis) -> str:
-    """Of one that was stopped, or is still running."""
-    return f"not finished: {count_text(len(found.answers), 'question')} put so far"
+def standing(diagnosis: Diagnosis) -> str:
+    """Describe the progress of a diagnosis that was stopped or is still running."""
+    return f"not finished: {count_text(len(diagnosis.answers), 'question')} so far"

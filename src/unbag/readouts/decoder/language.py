@@ -1,8 +1,8 @@
-"""Language models of decoders: read from a folder, made from scratch, or run without transformers.
+"""Language models of decoders: loaded from a folder, made from scratch, or without transformers.
 
-A core installation has no transformers, and to import it takes longer than to score a few hundred
-images with a small head. `SmallLanguage` is the same network for a plain small Llama; its numbers
-are those of transformers to rounding (tested).
+A core installation has no transformers, and importing it takes longer than scoring a few hundred
+images with a small head. `SmallLanguage` implements a plain small Llama; it agrees with
+transformers up to rounding (tested).
 
 Dimensions: N rows, L tokens, W width, H heads, E width of a head.
 """
@@ -28,22 +28,22 @@ from unbag.models.huggingface.loading import HfSource, read_language_model, read
 from unbag.readouts.decoder.lessons import DecoderSettings, Pretrained, Words
 from unbag.training.encoders.lora import inject_lora
 
-Keep: TypeAlias = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""Keys and values of the tokens that are being read in, those to look at out."""
+CacheUpdate: TypeAlias = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+"""Takes keys and values of the new tokens and returns all that attention reads."""
 _PLAIN = {
     "model_type": "llama", "hidden_act": "silu", "attention_bias": False, "mlp_bias": False,
     "tie_word_embeddings": True,
 }  # fmt: skip
-"""What `scratch_language` makes; every other kind is left to transformers."""
+"""Configuration of `scratch_language`; transformers runs all other kinds."""
 
 
-def read_language(place: str, *, asks: bool) -> Language:
-    """A folder, a .gguf file or a name on the hub; raises UnbagError if it cannot be taught."""
-    model, tokenizer = read_language_model(place)
+def read_language(source: str, *, asks: bool) -> Language:
+    """Load a folder, a .gguf file or a hub name; raise UnbagError if it cannot be trained."""
+    model, tokenizer = read_language_model(source)
     size = int(model.config.vocab_size)
-    words = Pretrained(tokenizer, place, size, asks)
-    _check_head(model, place)
-    return Language(_unmarked(model).requires_grad_(True), words)
+    words = Pretrained(tokenizer, source, size, asks)
+    _check_logits(model, source)
+    return Language(_without_quantisation_mark(model).requires_grad_(True), words)
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,8 +54,8 @@ class Language:
     words: Pretrained
 
 
-def _unmarked(model: Any) -> Any:
-    """What came from a GGUF file is marked as quantised, which transformers refuses to save."""
+def _without_quantisation_mark(model: Any) -> Any:
+    """Remove the quantisation mark of a GGUF model, which transformers refuses to save."""
     if getattr(model.config, "quantization_config", None) is None:
         return model
     config = type(model.config)(**model.config.to_diff_dict())
@@ -66,8 +66,8 @@ def _unmarked(model: Any) -> Any:
 
 
 @torch.no_grad()
-def _check_head(language: Any, name: str) -> None:
-    """Some models squeeze or scale their logits; tried, not believed."""
+def _check_logits(language: Any, name: str) -> None:
+    """Raise UnbagError if a model caps or scales its logits, by trying it."""
     token_BT = torch.zeros((1, 2), dtype=torch.long)
     hidden = language.base_model(input_ids=token_BT, use_cache=False).last_hidden_state
     plain = language.get_output_embeddings()(hidden)
@@ -75,12 +75,12 @@ def _check_head(language: Any, name: str) -> None:
         raise UnbagError(
             f"the language model {name} changes its logits after its last layer",
             expected="logits that are the last layer times a matrix, as Llama has them",
-            hint="take another language model",
+            hint="use another language model",
         )
 
 
 def scratch_language(settings: DecoderSettings, words: Words, *, places: int) -> Any:
-    """A small Llama, its weights drawn from torch's generator."""
+    """Make a small Llama with weights of torch's generator."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     config = LlamaConfig(
@@ -94,100 +94,100 @@ def scratch_language(settings: DecoderSettings, words: Words, *, places: int) ->
         eos_token_id=words.end,
         bos_token_id=None,
         tie_word_embeddings=True,
-        # The usual 0.02 is for large widths: so narrow a model begins with attention that is the
-        # same everywhere, and patches were not looked at in thousands of steps.
+        # The usual 0.02 is for large widths. So narrow a model would start with uniform attention
+        # and ignore patches for thousands of steps.
         initializer_range=settings.width**-0.5,
     )
     return LlamaForCausalLM(config)  # type: ignore[no-untyped-call]
 
 
 def saved_language(folder: Path) -> Any:
-    """Weights alone, as transformers saved them."""
+    """Load a language model that transformers saved."""
     from transformers import AutoModelForCausalLM
 
     return read_weights(HfSource(str(folder)), AutoModelForCausalLM).float()
 
 
 def add_lora(language: Any, rank: int) -> None:
-    """Freeze a language model and put small matrices beside its linear layers, but its head."""
+    """Freeze a language model and add LoRA matrices to its linear layers, except its head."""
     head = language.get_output_embeddings()
     targets = [
         name
-        for name, one in language.named_modules()
-        if isinstance(one, nn.Linear) and one is not head
+        for name, module in language.named_modules()
+        if isinstance(module, nn.Linear) and module is not head
     ]
     inject_lora(language, targets, r=rank, lora_alpha=2 * rank)
 
 
 def small_language(folder: Path) -> Any:
-    """As the folder has it: computed here if it is a plain small Llama, else by transformers."""
+    """Load a language model: a plain small Llama as `SmallLanguage`, others with transformers."""
     try:
-        said = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        config = _config(said)
+        values = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        config = _config(values)
         if config is None:
             return saved_language(folder)
         state = load_file(folder / "model.safetensors")
-        made = SmallLanguage(config)
-        # The head is the embedding again, and is not written twice.
+        model = SmallLanguage(config)
+        # The head shares the weights of the embedding, which are saved once.
         state.setdefault("lm_head.weight", state["model.embed_tokens.weight"])
-        made.load_state_dict({name: value.float() for name, value in state.items()})
+        model.load_state_dict({name: value.float() for name, value in state.items()})
     except (OSError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise UnbagError(
             f"{folder} is not a language model: {said_by(error)}",
             expected="config.json and model.safetensors as transformers writes them for a Llama",
-            hint="take the folder as training wrote it",
+            hint="use an unchanged folder of `unbag train`",
         ) from error
-    return made.eval().requires_grad_(False)
+    return model.eval().requires_grad_(False)
 
 
 @contextmanager
 def lean(net: Any) -> Iterator[None]:
-    """Inside, the language model of a decoder is computed here, with the very same weights.
+    """Run a decoder's language model as `SmallLanguage` with the same weights inside the context.
 
-    That of transformers makes a mask while a GPU records and none before, and takes more, smaller
-    kernels. One that is no plain Llama stays.
+    transformers makes a mask only while a GPU records, and uses more and smaller kernels. A model
+    that is no plain Llama is not changed.
     """
-    whole = net.language
-    config = _config(whole.config.to_dict()) if hasattr(whole.config, "to_dict") else None
+    original = net.language
+    config = _config(original.config.to_dict()) if hasattr(original.config, "to_dict") else None
     if config is not None:
         with torch.device("meta"):
-            made = SmallLanguage(config)
-        for name, weight in whole.named_parameters():
+            small = SmallLanguage(config)
+        for name, weight in original.named_parameters():
             place, _, last = name.rpartition(".")
-            setattr(made.get_submodule(place), last, weight)
-        made.lm_head.weight = made.model.embed_tokens.weight
-        net.language = made.train(whole.training)
+            setattr(small.get_submodule(place), last, weight)
+        small.lm_head.weight = small.model.embed_tokens.weight
+        net.language = small.train(original.training)
     try:
         yield
     finally:
-        net.language = whole
+        net.language = original
 
 
-def _config(said: dict[str, Any]) -> SmallConfig | None:
-    """None where it is anything but a plain Llama."""
-    rope = said.get("rope_parameters") or {}
-    heads = int(said.get("num_attention_heads", 1))
+def _config(values: dict[str, Any]) -> SmallConfig | None:
+    """Return the configuration of a plain Llama, else None."""
+    rope = values.get("rope_parameters") or {}
+    heads = int(values.get("num_attention_heads", 1))
     if (
-        any(said.get(name) != value for name, value in _PLAIN.items())
-        or said.get("num_key_value_heads") != heads
+        any(values.get(name) != value for name, value in _PLAIN.items())
+        or values.get("num_key_value_heads") != heads
         or rope.get("rope_type", "default") != "default"
-        or said.get("head_dim", said["hidden_size"] // heads) * heads != said["hidden_size"]
+        or values.get("head_dim", values["hidden_size"] // heads) * heads != values["hidden_size"]
     ):
         return None
     return SmallConfig(
-        vocab_size=int(said["vocab_size"]),
-        hidden_size=int(said["hidden_size"]),
-        intermediate_size=int(said["intermediate_size"]),
-        num_hidden_layers=int(said["num_hidden_layers"]),
+        vocab_size=int(values["vocab_size"]),
+        hidden_size=int(values["hidden_size"]),
+        intermediate_size=int(values["intermediate_size"]),
+        num_hidden_layers=int(values["num_hidden_layers"]),
         num_attention_heads=heads,
-        rms_norm_eps=float(said["rms_norm_eps"]),
-        theta=float(rope.get("rope_theta", said.get("rope_theta", 10_000.0))),
+        rms_norm_eps=float(values["rms_norm_eps"]),
+        theta=float(rope.get("rope_theta", values.get("rope_theta", 10_000.0))),
     )
 
 
 @dataclass(frozen=True)
 class SmallConfig:
-    """Sizes, under the names of transformers."""
+    """Sizes of a Llama, with the names of transformers."""
 
     vocab_size: int
     hidden_size: int
@@ -199,7 +199,7 @@ class SmallConfig:
 
 
 class SmallLanguage(nn.Module):
-    """Weights under the names of transformers."""
+    """A Llama whose weights have the names of transformers."""
 
     def __init__(self, config: SmallConfig) -> None:
         super().__init__()
@@ -210,46 +210,46 @@ class SmallLanguage(nn.Module):
 
     @property
     def base_model(self) -> nn.Module:
-        """All but the head."""
+        """Return the model without its head."""
         return self.model
 
     def get_input_embeddings(self) -> nn.Module:
-        """Tokens to vectors."""
+        """Return the layer from tokens to vectors."""
         return self.model.embed_tokens
 
     def get_output_embeddings(self) -> nn.Module:
-        """Vectors to logits."""
+        """Return the layer from vectors to logits."""
         return self.lm_head
 
 
 @dataclass(frozen=True, eq=False)
 class Hidden:
-    """What a run comes to, and what was kept of it for tokens that follow, if that was asked."""
+    """Output of a forward pass, with its key-value cache if requested."""
 
     last_hidden_state: Tensor
-    past_key_values: KeysKept | None = None
+    past_key_values: KeyValueCache | None = None
 
 
-class KeysKept:
-    """Keys and values of the tokens read so far, of each layer, [N, H, L, E]."""
+class KeyValueCache:
+    """Key-value cache: keys and values of the tokens read so far, per layer, [N, H, L, E]."""
 
     def __init__(self, layers: int) -> None:
         self._layers: list[tuple[Tensor, Tensor] | None] = [None] * layers
 
     @property
     def length(self) -> int:
-        """Tokens read so far, padding included."""
+        """Return the number of tokens read so far, padding included."""
         return 0 if self._layers[0] is None else self._layers[0][0].shape[2]
 
-    def batch_select_indices(self, place_N: Tensor) -> None:
-        """Go on with these rows, under the name that transformers has for it."""
-        self._layers = [both and (both[0][place_N], both[1][place_N]) for both in self._layers]
+    def batch_select_indices(self, row_N: Tensor) -> None:
+        """Keep only these rows; the name is that of transformers."""
+        self._layers = [both and (both[0][row_N], both[1][row_N]) for both in self._layers]
 
-    def with_new(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """All of a layer, with those of the tokens that are being read."""
-        before = self._layers[layer]
-        if before is not None:
-            key, value = torch.cat([before[0], key], dim=2), torch.cat([before[1], value], dim=2)
+    def append(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Add keys and values of new tokens to a layer and return all of them."""
+        cached = self._layers[layer]
+        if cached is not None:
+            key, value = torch.cat([cached[0], key], dim=2), torch.cat([cached[1], value], dim=2)
         self._layers[layer] = key, value
         return key, value
 
@@ -267,37 +267,37 @@ class _Body(nn.Module):
         inputs_embeds: Tensor,
         attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
-        past_key_values: KeysKept | None = None,
+        past_key_values: KeyValueCache | None = None,
         use_cache: bool = False,
         return_dict: bool = True,
     ) -> Hidden:
-        """From first to last token, or on from what was kept; a row may be padded on either side.
+        """Run all layers on the tokens, after those of a cache; rows may be padded on either side.
 
-        The mask is about all tokens, those that were kept too.
+        The mask covers all tokens, those of the cache too.
         """
-        kept = past_key_values
-        if kept is None and use_cache:
-            kept = KeysKept(len(self.layers))
-        before = kept.length if kept else 0
-        count, device = inputs_embeds.shape[1], inputs_embeds.device
+        cache = past_key_values
+        if cache is None and use_cache:
+            cache = KeyValueCache(len(self.layers))
+        cached = cache.length if cache else 0
+        new, device = inputs_embeds.shape[1], inputs_embeds.device
         if position_ids is None:
-            position_ids = torch.arange(before, before + count, device=device)[None]
+            position_ids = torch.arange(cached, cached + new, device=device)[None]
         is_whole = attention_mask is None or bool(attention_mask.all())
         allowed = None
-        if before or not is_whole:
-            causal_LT = torch.ones(count, before + count, dtype=torch.bool, device=device)
-            causal_LT = causal_LT.tril(diagonal=before)
+        if cached or not is_whole:
+            causal_LT = torch.ones(new, cached + new, dtype=torch.bool, device=device)
+            causal_LT = causal_LT.tril(diagonal=cached)
             allowed = causal_LT[None, None]
             if attention_mask is not None:
-                # Padding looks at itself: a row that may look at nothing would be NaN.
-                own_LT = causal_LT & ~causal_LT.tril(diagonal=before - 1)
+                # Padding attends to itself: a row without any allowed token would be NaN.
+                own_LT = causal_LT & ~causal_LT.tril(diagonal=cached - 1)
                 allowed = ((causal_LT & attention_mask.bool()[:, None]) | own_LT)[:, None]
-        turn = _turn(position_ids, self.config)
+        rotation = _rotary_angles(position_ids, self.config)
         x_NLW = inputs_embeds
         for number, layer in enumerate(self.layers):
-            keep = partial(kept.with_new, number) if kept else _as_they_are
-            x_NLW = layer(x_NLW, turn, allowed, keep)
-        return Hidden(self.norm(x_NLW), kept)
+            update = partial(cache.append, number) if cache else _no_cache
+            x_NLW = layer(x_NLW, rotation, allowed, update)
+        return Hidden(self.norm(x_NLW), cache)
 
 
 class _Layer(nn.Module):
@@ -309,11 +309,15 @@ class _Layer(nn.Module):
         self.post_attention_layernorm = nn.RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
 
     def forward(
-        self, x_NLW: Tensor, turn: tuple[Tensor, Tensor], allowed: Tensor | None, keep: Keep
+        self,
+        x_NLW: Tensor,
+        rotation: tuple[Tensor, Tensor],
+        allowed: Tensor | None,
+        update: CacheUpdate,
     ) -> Tensor:
-        x_NLW = x_NLW + self.self_attn(self.input_layernorm(x_NLW), turn, allowed, keep)
-        found: Tensor = x_NLW + self.mlp(self.post_attention_layernorm(x_NLW))
-        return found
+        x_NLW = x_NLW + self.self_attn(self.input_layernorm(x_NLW), rotation, allowed, update)
+        output: Tensor = x_NLW + self.mlp(self.post_attention_layernorm(x_NLW))
+        return output
 
 
 class _Attention(nn.Module):
@@ -326,16 +330,20 @@ class _Attention(nn.Module):
         self.o_proj = nn.Linear(width, width, bias=False)
 
     def forward(
-        self, x_NLW: Tensor, turn: tuple[Tensor, Tensor], allowed: Tensor | None, keep: Keep
+        self,
+        x_NLW: Tensor,
+        rotation: tuple[Tensor, Tensor],
+        allowed: Tensor | None,
+        update: CacheUpdate,
     ) -> Tensor:
         parts = (self.q_proj, self.k_proj, self.v_proj)
         q, k, v = (part(x_NLW).unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts)
-        k, v = keep(_turned(k, turn), v)
+        k, v = update(_rotate(k, rotation), v)
         seen_NHLE = functional.scaled_dot_product_attention(
-            _turned(q, turn), k, v, attn_mask=allowed, is_causal=allowed is None
+            _rotate(q, rotation), k, v, attn_mask=allowed, is_causal=allowed is None
         )
-        found: Tensor = self.o_proj(seen_NHLE.transpose(1, 2).flatten(2))
-        return found
+        output: Tensor = self.o_proj(seen_NHLE.transpose(1, 2).flatten(2))
+        return output
 
 
 class _Mlp(nn.Module):
@@ -346,12 +354,14 @@ class _Mlp(nn.Module):
         self.down_proj = nn.Linear(config.intermediate_size, config.hidden_size, bias=False)
 
     def forward(self, x_NLW: Tensor) -> Tensor:
-        found: Tensor = self.down_proj(functional.silu(self.gate_proj(x_NLW)) * self.up_proj(x_NLW))
-        return found
+        output: Tensor = self.down_proj(
+            functional.silu(self.gate_proj(x_NLW)) * self.up_proj(x_NLW)
+        )
+        return output
 
 
-def _turn(position_NL: Tensor, config: SmallConfig) -> tuple[Tensor, Tensor]:
-    """Cosine and sine of each position's angles, [N, 1, L, E]."""
+def _rotary_angles(position_NL: Tensor, config: SmallConfig) -> tuple[Tensor, Tensor]:
+    """Return cosine and sine of the rotary angles of positions, [N, 1, L, E]."""
     width = config.hidden_size // config.num_attention_heads
     half = torch.arange(0, width, 2, device=position_NL.device, dtype=torch.float32)
     angle_NLE = position_NL[..., None].float() * (1.0 / config.theta ** (half / width))
@@ -359,10 +369,10 @@ def _turn(position_NL: Tensor, config: SmallConfig) -> tuple[Tensor, Tensor]:
     return both.cos(), both.sin()
 
 
-def _turned(x_NHLE: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
+def _rotate(x_NHLE: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
     first, second = x_NHLE.chunk(2, dim=-1)
-    return x_NHLE * turn[0] + torch.cat([-second, first], dim=-1) * turn[1]
+    return x_NHLE * rotation[0] + torch.cat([-second, first], dim=-1) * rotation[1]
 
 
-def _as_they_are(key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+def _no_cache(key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
     return key, value

@@ -1,11 +1,11 @@
-"""By how much the numbers of a decoder fall without each patch of an image.
+"""Occlusion: how much the output of a decoder falls without each patch of an image.
 
-A patch is taken away by putting the mean patch of the image in its place, after the image encoder
-and before the language model, which then runs as always: so a difference is the patch's own doing.
-Weights of attention would say where a layer looks, not what would change without it.
+A patch is removed by replacing it with the mean patch of the image, after the image encoder and
+before the language model. So the difference is caused by the patch. Attention weights would show
+where a layer looks, not what changes without a patch.
 
 Dimensions: L patches, V width of features, B rows of a batch, T tokens, A tokens of an answer,
-W width of the language model, C captions, N numbers that are looked at.
+W width of the language model, C captions, N outputs.
 """
 
 from __future__ import annotations
@@ -25,44 +25,47 @@ from unbag.scorers.prompts import OPTIONS
 from unbag.types import ImageSource
 
 PROMPT = next(prompt.caption for prompt in OPTIONS if prompt.is_published)
-"""How a decoder is taught to say a caption."""
+"""Prompt with which a decoder is trained to describe an image."""
 WORD = re.compile(r"\S+")
 _NONE = -1
-"""In place of a patch's number: nothing is taken away."""
+"""In place of a patch index: no patch is removed."""
 
 
-def said(decoder: PatchDecoder, image: ImageSource, caption: str) -> PatchEffects:
-    """Log-probabilities of the pieces of a caption, each behind those before it.
+def caption_effects(decoder: PatchDecoder, image: ImageSource, caption: str) -> PatchEffects:
+    """Return the log-probability of each token of a caption as the description of an image.
 
-    The decoder is asked to describe the image. Raises UnbagError if it was never taught to.
+    Raises UnbagError if the decoder was not trained to describe images.
     """
     settings = decoder.settings
     if decoder.embeds or (settings.asks and not settings.describe):
-        why = "to embed" if decoder.embeds else "questions alone (describe=0)"
+        purpose = "to embed" if decoder.embeds else "on questions only (describe=0)"
         raise UnbagError(
-            f"{decoder.name} was taught {why}, not to say captions, so that its words have no "
+            f"{decoder.name} was trained {purpose}, not to describe images, so its words have no "
             "probabilities to map",
             expected="a decoder that was trained with describe above 0",
             hint="--scorer vlm2vec maps cosines" if decoder.embeds else "train another",
         )
-    ask, answer = decoder.preparer.prompts.tokenizer.ask(PROMPT), _pieces(decoder, caption)
-    # The last piece is predicted, and not read.
-    token_T = torch.tensor([*ask, *answer[:-1]], device=decoder.device)
-    answer_A = torch.tensor(answer, device=decoder.device)
+    prompt, caption_tokens = (
+        decoder.preparer.prompts.tokenizer.ask(PROMPT),
+        _tokens(decoder, caption),
+    )
+    # The last token is predicted, not read.
+    token_T = torch.tensor([*prompt, *caption_tokens[:-1]], device=decoder.device)
+    answer_A = torch.tensor(caption_tokens, device=decoder.device)
     head = decoder.net.language.get_output_embeddings()
 
     def read(hidden_BTW: Tensor) -> Tensor:
-        log_BAV: Tensor = head(hidden_BTW[:, -len(answer) :]).float().log_softmax(dim=-1)
+        log_BAV: Tensor = head(hidden_BTW[:, -len(caption_tokens) :]).float().log_softmax(dim=-1)
         return log_BAV.gather(2, answer_A.expand(len(log_BAV), -1)[..., None])[..., 0]
 
     log_BA = _run(decoder, image, token_T, read).double()
     return PatchEffects(log_BA[0], (log_BA[0] - log_BA[1:]).T)
 
 
-def met(
+def cosine_effects(
     decoder: PatchDecoder, image: ImageSource, text: str, captions: Sequence[str]
 ) -> PatchEffects:
-    """Cosines of an image, with `text` behind it as VLM2Vec asks, and each caption."""
+    """Return the cosine of an image, followed by the prompt `text`, with each caption."""
     (row,) = decoder.hidden_rows([(None, text)])
     token_T = torch.tensor(row.prompt, device=decoder.device)
     image_BW = unit(_run(decoder, image, token_T, lambda hidden_BTW: hidden_BTW[:, -1]))
@@ -71,25 +74,25 @@ def met(
     return PatchEffects(cosine_CB[:, 0], cosine_CB[:, :1] - cosine_CB[:, 1:])
 
 
-def spans(model: ChatModel, caption: str) -> tuple[WordPieces, ...]:
-    """Which pieces are which word; pieces by number where a tokenizer goes across words."""
-    whole = _pieces(model, caption)
-    found: list[WordPieces] = []
+def word_pieces(model: ChatModel, caption: str) -> tuple[WordPieces, ...]:
+    """Assign tokens to words; number the tokens if one of them spans several words."""
+    tokens = _tokens(model, caption)
+    words: list[WordPieces] = []
     start = 0
     for match in WORD.finditer(caption):
-        so_far = _pieces(model, caption[: match.end()])
-        if so_far != whole[: len(so_far)]:
-            return tuple(WordPieces(f"piece {at + 1}", at, at + 1) for at in range(len(whole)))
-        found.append(WordPieces(match.group(), start, len(so_far)))
-        start = len(so_far)
-    return tuple(span for span in found if span.stop > span.start)
+        prefix = _tokens(model, caption[: match.end()])
+        if prefix != tokens[: len(prefix)]:
+            return tuple(WordPieces(f"piece {i + 1}", i, i + 1) for i in range(len(tokens)))
+        words.append(WordPieces(match.group(), start, len(prefix)))
+        start = len(prefix)
+    return tuple(span for span in words if span.stop > span.start)
 
 
 @dataclass(frozen=True, eq=False)
 class PatchEffects:
-    """Numbers with all patches, and by how much each falls when one of them is taken away.
+    """Outputs with all patches, and how much each falls when one patch is removed.
 
-    L counts the places that hold a patch. N are pieces of a caption, or captions.
+    L counts the positions that hold a patch. N are tokens of a caption, or captions.
     """
 
     whole_N: Tensor
@@ -98,23 +101,23 @@ class PatchEffects:
 
 @dataclass(frozen=True)
 class WordPieces:
-    """A word, and the pieces of the caption that it is made of."""
+    """A word and the range of its tokens in the caption."""
 
     word: str
     start: int
     stop: int
 
 
-def occluded(patch_LV: Tensor, without: Sequence[int]) -> Tensor:
-    """[B, L, V]: a row for each number, in which that patch is the mean of all; -1 for none.
+def occluded(patch_LV: Tensor, removed: Sequence[int]) -> Tensor:
+    """Return a row for each index, with that patch replaced by the mean, [B, L, V]; -1 is none.
 
-    Places without a patch (zeros) stay as they are and are no part of the mean.
+    Positions without a patch (zeros) do not change and do not count in the mean.
     """
     mean_V = patch_LV[_is_patch(patch_LV)].mean(dim=0)
-    row_BLV = patch_LV.expand(len(without), -1, -1).clone()
-    for b, at in enumerate(without):
-        if at != _NONE:
-            row_BLV[b, at] = mean_V
+    row_BLV = patch_LV.expand(len(removed), -1, -1).clone()
+    for b, patch in enumerate(removed):
+        if patch != _NONE:
+            row_BLV[b, patch] = mean_V
     return row_BLV
 
 
@@ -122,9 +125,9 @@ def occluded(patch_LV: Tensor, without: Sequence[int]) -> Tensor:
 def _run(
     decoder: PatchDecoder, image: ImageSource, token_T: Tensor, read: Callable[[Tensor], Tensor]
 ) -> Tensor:
-    """What is read of a run with all patches, then of one without each, [1 + L, ...].
+    """Return `read` of a forward pass with all patches, then without each, [1 + L, ...].
 
-    All rows are of one length, so that none is padded and none knows of the others.
+    All rows have the same length, so none is padded.
     """
     patch_LV = decoder.patches(image)
     tokens = len(patch_LV) + len(token_T)
@@ -132,12 +135,12 @@ def _run(
         raise UnbagError(
             f"{decoder.name}: image and caption have {tokens} tokens",
             expected=f"at most {decoder.context}",
-            hint="take a shorter caption",
+            hint="use a shorter caption",
         )
 
-    def run(without: Sequence[int]) -> Tensor:
-        token_BT = token_T.expand(len(without), -1)
-        return read(decoder.net.hidden(occluded(patch_LV, without), token_BT))
+    def run(removed: Sequence[int]) -> Tensor:
+        token_BT = token_T.expand(len(removed), -1)
+        return read(decoder.net.hidden(occluded(patch_LV, removed), token_BT))
 
     places: list[int] = torch.nonzero(_is_patch(patch_LV))[:, 0].tolist()
     return decoder.fitting(run, [_NONE, *places])
@@ -147,6 +150,6 @@ def _is_patch(patch_LV: Tensor) -> Tensor:
     return (patch_LV != 0).any(dim=-1)
 
 
-def _pieces(model: ChatModel, text: str) -> list[int]:
+def _tokens(model: ChatModel, text: str) -> list[int]:
     prompts = model.preparer.prompts
     return prompts.answer_tokens(prompts.render(PROMPT, sees=True), text)

@@ -1,7 +1,7 @@
-"""Training a decoder: features and facts of the data, the task, and how much it has learned.
+"""Training of decoders: data, training task, and accuracy.
 
 There are two stages, as for LLaVA: first the connector alone, then connector and language model.
-Nothing of a step asks the device for a number, and the features never leave it.
+A step never waits for the device, and features stay on it.
 
 Dimensions: N images, L patches, V width of features, M lessons, B rows, A tokens of an answer.
 """
@@ -44,15 +44,15 @@ from unbag.readouts.decoder.lessons import (
     NOTHING,
     DecoderFact,
     DecoderSettings,
-    Draws,
     Lessons,
+    LessonSampler,
     Words,
     lessons_of,
     make_lessons,
-    words_asked,
+    prompt_texts,
     words_of,
 )
-from unbag.readouts.decoder.model import DecoderNet, Made, image_tokens, view_of
+from unbag.readouts.decoder.model import DecoderNet, DecoderParts, image_tokens, view_of
 from unbag.runs.progress import Progress
 from unbag.training.optim import OptimizerSettings, compile_layers, lr_factor
 from unbag.training.recipes import Precision
@@ -61,50 +61,56 @@ from unbag.training.trainer import Task, Trainer, autocast
 from unbag.types import DualEncoder, ImageSource, IntArray
 
 MOST_BYTES = 24 << 30
-"""Of features that are kept in memory."""
+"""Maximum size of the features in memory."""
 _AT_ONCE = 512
 
 
 @dataclass(frozen=True, eq=False)
 class DecoderData:
-    """All that training needs of the data."""
+    """The training data of a decoder."""
 
     seen_NLV: Tensor | None
-    """Features of the images; None where none is seen."""
+    """Features of the images; None if images are not seen."""
     facts: tuple[DecoderFact, ...]
     count: int
-    """Images, those that are kept apart included."""
+    """Number of images, held-out ones included."""
     about: str
     fingerprint: str
 
     @cached_property
     def held_out(self) -> int:
-        """Images at the end that no step sees; of two opposite ones both or none."""
+        """Return the number of held-out images at the end, without splitting opposite pairs."""
         return held_out(self.count, self._are_opposite)
 
     def _are_opposite(self, image: int, other: int) -> bool:
-        """Whether captions of the two are each other's edits."""
-        own, rest = ([f for f in self.facts if f.image == p] for p in (image, other))
-        return any(a.caption in b.negatives and b.caption in a.negatives for a in own for b in rest)
+        """Return whether captions of two images are edits of each other."""
+        own_facts, other_facts = (
+            [fact for fact in self.facts if fact.image == index] for index in (image, other)
+        )
+        return any(
+            a.caption in b.negatives and b.caption in a.negatives
+            for a in own_facts
+            for b in other_facts
+        )
 
 
-def gather(
+def load_data(
     encoder: DualEncoder,
-    wanted: DataConfig,
+    data_config: DataConfig,
     settings: DecoderSettings,
     *,
     seed: int,
-    where: TrainingArguments,
+    arguments: TrainingArguments,
     progress: Progress,
 ) -> DecoderData:
-    """Scenes of the world, or pairs of a file; each image is encoded once."""
-    if wanted.path == WORLD:
-        rows = world_rows(settings.scenes, seed=seed, workers=where.workers, progress=progress)
+    """Load scenes of the world or pairs of a file, and encode each image once."""
+    if data_config.path == WORLD:
+        rows = world_rows(settings.scenes, seed=seed, workers=arguments.workers, progress=progress)
         return of_world(encoder, rows, settings, progress=progress)
-    # Neighbours are for recipes with hard images, of which there are none here.
-    pairs = replace(wanted, neighbours=None).opened()
-    found = _of_pairs(encoder, rows_of(pairs), settings, where=where, progress=progress)
-    return replace(found, about=pairs.about)
+    # Neighbours are for recipes with hard images, which decoders do not use.
+    pairs = replace(data_config, neighbours=None).open()
+    data = _of_pairs(encoder, rows_of(pairs), settings, arguments=arguments, progress=progress)
+    return replace(data, about=pairs.about)
 
 
 def of_world(
@@ -115,19 +121,22 @@ def of_world(
     device: str = "cpu",
     progress: Progress,
 ) -> DecoderData:
-    """Scenes that were made before; features are kept on `device`."""
-    captions = [caption for some in rows for caption in some.captions]
-    negatives = [one for some in rows for one in some.negatives]
+    """Return the data of scenes, with features on `device`."""
+    captions = [caption for block in rows for caption in block.captions]
+    negatives = [row for block in rows for row in block.negatives]
     seen_NLV = None
     if settings.sees != "nothing":
-        kept = torch.float16 if settings.keeps == "float16" else torch.float32
+        dtype = torch.float16 if settings.keeps == "float16" else torch.float32
         pool = world_pool(
-            encoder, view_of(settings), rows, dtype=kept, device=device, progress=progress
+            encoder, view_of(settings), rows, dtype=dtype, device=device, progress=progress
         )
         seen_NLV = image_tokens(pool.image, settings)
     return DecoderData(
         seen_NLV,
-        tuple(_fact(n, *both) for n, both in enumerate(zip(captions, negatives, strict=True))),
+        tuple(
+            _fact(i, *caption_and_negatives)
+            for i, caption_and_negatives in enumerate(zip(captions, negatives, strict=True))
+        ),
         len(captions),
         f"{len(captions):,} scenes of the built-in world",
         _digest(captions, negatives),
@@ -139,20 +148,20 @@ def _of_pairs(
     rows: Sequence[PoolRow],
     settings: DecoderSettings,
     *,
-    where: TrainingArguments,
+    arguments: TrainingArguments,
     progress: Progress,
 ) -> DecoderData:
     seen_NLV = None
     if settings.sees != "nothing":
-        store = FeatureStore(encoder, view_of(settings), cache=where.cache, progress=progress)
+        store = FeatureStore(encoder, view_of(settings), cache=arguments.cache, progress=progress)
         rows = readable_rows(store, rows, [], progress)
         images = {row.image.key: row.image for row in rows}
         seen_NLV = _features(store, list(images.values()), settings)
-    place_of = {key: n for n, key in enumerate(dict.fromkeys(row.image.key for row in rows))}
+    index_of = {key: i for i, key in enumerate(dict.fromkeys(row.image.key for row in rows))}
     return DecoderData(
         seen_NLV,
-        tuple(_fact(place_of[row.image.key], row.caption, row.negatives) for row in rows),
-        len(place_of),
+        tuple(_fact(index_of[row.image.key], row.caption, row.negatives) for row in rows),
+        len(index_of),
         "",
         _digest(
             [f"{row.image.key}\0{row.caption}" for row in rows], [row.negatives for row in rows]
@@ -163,7 +172,7 @@ def _of_pairs(
 def _features(
     store: FeatureStore, images: Sequence[ImageSource], settings: DecoderSettings
 ) -> Tensor | None:
-    """Features of the images; refused where memory cannot hold them."""
+    """Return features of the images; raise UnbagError if memory cannot hold them."""
     size = store.images(images[:1]).vector_NLW.nbytes * len(images)
     if settings.sees == "patches" and size > MOST_BYTES:
         raise UnbagError(
@@ -171,26 +180,28 @@ def _features(
             expected=f"at most {MOST_BYTES >> 30}, since a decoder is trained from memory",
             hint="train on fewer images",
         )
-    found = [store.images(images[at : at + _AT_ONCE]) for at in range(0, len(images), _AT_ONCE)]
-    return image_tokens(stacked(found), settings)
+    blocks = [
+        store.images(images[start : start + _AT_ONCE]) for start in range(0, len(images), _AT_ONCE)
+    ]
+    return image_tokens(stacked(blocks), settings)
 
 
 def _fact(image: int, caption: str, negatives: Sequence[str | None]) -> DecoderFact:
-    """Each negative once, without gaps and without the caption itself."""
-    some = (one for one in negatives if one is not None and one != caption)
-    return DecoderFact(image, caption, tuple(dict.fromkeys(some)))
+    """Return a fact with distinct negatives, without gaps and without the caption itself."""
+    others = (negative for negative in negatives if negative is not None and negative != caption)
+    return DecoderFact(image, caption, tuple(dict.fromkeys(others)))
 
 
 def _digest(captions: Sequence[str], negatives: Sequence[Sequence[str | None]]) -> str:
-    """The fingerprint of facts."""
+    """Return the fingerprint of facts."""
     digest = blake2b(digest_size=12)
-    for both in zip(captions, negatives, strict=True):
-        digest.update(repr(both).encode())
+    for caption_and_negatives in zip(captions, negatives, strict=True):
+        digest.update(repr(caption_and_negatives).encode())
     return f"facts-{digest.hexdigest()}"
 
 
-def begin(
-    material: DecoderData,
+def prepare_training(
+    data: DecoderData,
     settings: DecoderSettings,
     *,
     device: str = "cpu",
@@ -198,28 +209,28 @@ def begin(
     seed: int = 0,
     language: Language | None = None,
     inputs: Mapping[str, object] = MappingProxyType({}),
-) -> Begun:
-    """Tokens of all questions, first weights, and features on the device.
+) -> PreparedTraining:
+    """Tokenise all questions, initialise weights and move features to the device.
 
-    `language` is that of the settings, where it was read before; it is trained in place. `inputs`
-    are what else decides the weights.
+    `language` is the language model of the settings, if it is already loaded; it is trained in
+    place. `inputs` is all else that determines the weights.
     """
-    every = lessons_of(material.facts, settings, seed=seed)
+    all_lessons = lessons_of(data.facts, settings, seed=seed)
     if language is None and not settings.is_scratch:
         language = read_language(settings.language, asks=settings.asks)
     words: Words
     if language is None:
-        texts = {text for lesson in every for text in (lesson.prompt, lesson.answer)}
-        words = words_of([*texts, *words_asked()], asks=settings.asks)
+        texts = {text for lesson in all_lessons for text in (lesson.prompt, lesson.answer)}
+        words = words_of([*texts, *prompt_texts()], asks=settings.asks)
     else:
         words = language.words
-    first = material.count - material.held_out
-    trained = [lesson for lesson in every if lesson.image < first]
-    held = [lesson for lesson in every if lesson.image >= first]
-    lessons = make_lessons(trained, words, context=settings.context)
-    seen_NLV = material.seen_NLV
+    train_images = data.count - data.held_out
+    train_lessons = [lesson for lesson in all_lessons if lesson.image < train_images]
+    held_out_lessons = [lesson for lesson in all_lessons if lesson.image >= train_images]
+    lessons = make_lessons(train_lessons, words, context=settings.context)
+    seen_NLV = data.seen_NLV
     places, width = (0, 1) if seen_NLV is None else (seen_NLV.shape[1], seen_NLV.shape[2])
-    # Connector and language model before training are the same for the same seed.
+    # Initial weights of connector and language model depend on the seed alone.
     with seeded(seed):
         if language is None:
             model = scratch_language(settings, words, places=places)
@@ -229,12 +240,12 @@ def begin(
                 add_lora(model, settings.lora)
         net = DecoderNet(model, width=width)
     context = getattr(net.language.config, "max_position_embeddings", None)
-    made = Made(net, words, settings, places, context or places + settings.context)
-    if made.context < places + settings.context:
+    parts = DecoderParts(net, words, settings, places, context or places + settings.context)
+    if parts.context < places + settings.context:
         raise UnbagError(
             f"{places} tokens of an image and {settings.context} of text",
-            expected=f"at most {made.context}, the context of the language model",
-            hint=f"--set context={max(1, made.context - places)}",
+            expected=f"at most {parts.context}, the context of the language model",
+            hint=f"--set context={max(1, parts.context - places)}",
         )
     task = DecoderTask(
         net,
@@ -244,28 +255,32 @@ def begin(
         device=device,
         precision=precision,
         seed=seed,
-        inputs={**inputs, "data_fingerprint": material.fingerprint},
+        inputs={**inputs, "data_fingerprint": data.fingerprint},
     )
-    apart = make_lessons(held, words, context=settings.context) if held else None
-    return Begun(made, task, apart)
+    held_out = (
+        make_lessons(held_out_lessons, words, context=settings.context)
+        if held_out_lessons
+        else None
+    )
+    return PreparedTraining(parts, task, held_out)
 
 
 @dataclass(frozen=True, eq=False)
-class Begun:
-    """A decoder with everything that is needed to train it, and to ask it afterwards."""
+class PreparedTraining:
+    """A decoder before training, with its task and held-out questions."""
 
-    made: Made
+    made: DecoderParts
     task: DecoderTask
     held: Lessons | None
-    """Questions about images that no step sees, if there are any."""
+    """Questions about held-out images, if there are any."""
 
 
 DecoderBatch: TypeAlias = tuple[IntArray | Tensor, bool]
-"""Numbers of lessons, on the device where a step is recorded; and whether no image is seen."""
+"""Indices of lessons, on the device if steps are recorded; and whether the image is omitted."""
 
 
 class DecoderTask(Task[DecoderBatch]):
-    """Connector and language model on frozen features and lessons."""
+    """Training connector and language model on frozen features and lessons."""
 
     name = "decoder"
 
@@ -281,7 +296,7 @@ class DecoderTask(Task[DecoderBatch]):
         seed: int = 0,
         inputs: Mapping[str, object] = MappingProxyType({}),
     ) -> None:
-        """Moves all to the device, once; `inputs` decide the weights besides the settings."""
+        """Move everything to the device; `inputs` is all else that determines the weights."""
         self.net = self.module = net.to(device)
         self.seen_NLV = None if seen_NLV is None else seen_NLV.to(device)
         self.lessons, self.settings = lessons.to(device), settings
@@ -295,25 +310,33 @@ class DecoderTask(Task[DecoderBatch]):
             clip_norm=1.0,
         )
         self.is_recorded = device.startswith("cuda")
-        # Of a real language model steps are long, and rows of one length would be mostly padding.
+        # Steps of a pretrained language model are long, and fixed lengths would be mostly padding.
         self._has_static_batch = settings.is_scratch and not settings.frozen_steps
         self._inputs = inputs
-        self._draws = Draws(lessons, settings.shares, batch_size=settings.batch_size, seed=seed)
-        named = {n: w for n, w in net.named_parameters() if w.requires_grad}
-        connector = {n: w for n, w in named.items() if n.startswith("connector.")}
-        self._language = {n: w for n, w in named.items() if n not in connector}
+        self._sampler = LessonSampler(
+            lessons, settings.shares, batch_size=settings.batch_size, seed=seed
+        )
+        trainable = {
+            name: weight for name, weight in net.named_parameters() if weight.requires_grad
+        }
+        connector = {
+            name: weight for name, weight in trainable.items() if name.startswith("connector.")
+        }
+        self._language = {
+            name: weight for name, weight in trainable.items() if name not in connector
+        }
         self._parameters = connector | self._language
         self._row_B = torch.zeros(settings.batch_size, dtype=torch.int64, device=device)
-        self._ran: list[nn.Module] = []
-        """Language models that steps were recorded of: a recording knows by where they lie."""
+        self._recorded_models: list[nn.Module] = []
+        """Language models of recorded steps, kept because a recording refers to their memory."""
 
     def batch(self, step: int) -> DecoderBatch:
-        """Lessons of every kind with a share; while the language model is frozen none is blind."""
-        row_B, drawn = self._draws(step)
+        """Return lessons of all kinds; none is blind while the language model is frozen."""
+        row_B, drawn = self._sampler(step)
         return row_B, drawn < self.settings.blind and step >= self.settings.frozen_steps
 
     def loss(self, batch: DecoderBatch, step: int) -> Tensor:
-        """The mean over lessons."""
+        """Return the mean loss over lessons."""
         row_B, is_blind = batch
         if isinstance(row_B, Tensor):
             lessons = self.lessons.whole(row_B)
@@ -323,20 +346,22 @@ class DecoderTask(Task[DecoderBatch]):
         return self.net.loss(None if seen_NLV is None else seen_NLV[lessons.image_B], lessons)
 
     def identity(self) -> dict[str, object]:
-        """Inputs and settings."""
+        """Return inputs and settings."""
         return {**self._inputs, "settings": self.settings}
 
     def parameters(self) -> dict[str, nn.Parameter]:
-        """Also those that are frozen in the first stage."""
+        """Return all trained weights, also those frozen in the first stage."""
         return self._parameters
 
     def learning_rate(self, step: int) -> float:
-        """Each stage has a rate of its own, a warmup and half a cosine to zero."""
-        settings, first = self.settings, self.settings.frozen_steps
-        is_first = step < first
-        at, steps = (step, first) if is_first else (step - first, settings.steps - first)
-        share = lr_factor(at, steps=steps, warmup_steps=min(settings.warmup_steps, steps))
-        return share * (settings.connector_rate if is_first else settings.rate)
+        """Return the learning rate: each stage has its own, with warmup and a cosine to zero."""
+        settings, first_steps = self.settings, self.settings.frozen_steps
+        is_first = step < first_steps
+        stage_step, steps = (
+            (step, first_steps) if is_first else (step - first_steps, settings.steps - first_steps)
+        )
+        factor = lr_factor(stage_step, steps=steps, warmup_steps=min(settings.warmup_steps, steps))
+        return factor * (settings.connector_rate if is_first else settings.rate)
 
     def before_step(self, step: int) -> None:
         """Freeze the language model in the first stage."""
@@ -344,7 +369,7 @@ class DecoderTask(Task[DecoderBatch]):
             weight.requires_grad_(step >= self.settings.frozen_steps)
 
     def static_batch(self, batch: DecoderBatch) -> tuple[Hashable, DecoderBatch] | None:
-        """Steps with and without the image are recorded apart."""
+        """Copy the batch to a fixed tensor; steps with and without image are recorded apart."""
         if not self._has_static_batch:
             return None
         row_B, is_blind = batch
@@ -352,12 +377,12 @@ class DecoderTask(Task[DecoderBatch]):
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """A small language model is computed here while its steps are recorded."""
+        """Run a small language model without transformers while its steps are recorded."""
         if not (self.is_recorded and self._has_static_batch):
             yield
             return
         with lean(self.net):
-            self._ran.append(self.net.language)
+            self._recorded_models.append(self.net.language)
             compile_layers(self.net.language.base_model.layers, device=self.device)
             yield
 
@@ -372,32 +397,32 @@ def share_right(
     batch_size: int = 256,
     device: str = "cpu",
     precision: Precision = "float32",
-) -> Fitted:
-    """The share of some lessons, of all by default, that are answered right."""
+) -> AnswerAccuracy:
+    """Return the share of lessons that are answered right, for all or for some rows."""
     net.eval()
-    every = np.arange(len(lessons)) if rows is None else rows
-    # Of like length together, so that little is padded.
-    every = every[np.argsort(lessons.length_M[every], kind="stable")]
-    found = []
-    for start in range(0, len(every), batch_size):
-        some = lessons.batch(every[start : start + batch_size])
-        seen_BLV = None if seen_NLV is None else seen_NLV[some.image_B]
+    order_M = np.arange(len(lessons)) if rows is None else rows
+    # Sorted by length, so that little is padded.
+    order_M = order_M[np.argsort(lessons.length_M[order_M], kind="stable")]
+    results = []
+    for start in range(0, len(order_M), batch_size):
+        batch = lessons.batch(order_M[start : start + batch_size])
+        seen_BLV = None if seen_NLV is None else seen_NLV[batch.image_B]
         with autocast(device, precision):
-            token_BA = net.answered(seen_BLV, some).argmax(dim=-1)
-        found.append(((token_BA == some.target_BA) | (some.target_BA == NOTHING)).all(dim=1))
-    right_M = torch.cat(found).cpu().numpy()
-    kind_M = lessons.kind_M[every]
+            token_BA = net.answered(seen_BLV, batch).argmax(dim=-1)
+        results.append(((token_BA == batch.target_BA) | (batch.target_BA == NOTHING)).all(dim=1))
+    right_M = torch.cat(results).cpu().numpy()
+    kind_M = lessons.kind_M[order_M]
     by_kind = {name: float(right_M[kind_M == k].mean()) for k, name in enumerate(KINDS)
                if (kind_M == k).any()}  # fmt: skip
-    return Fitted(float(right_M.mean()), MappingProxyType(by_kind), len(every))
+    return AnswerAccuracy(float(right_M.mean()), MappingProxyType(by_kind), len(order_M))
 
 
 @dataclass(frozen=True)
-class Fitted:
-    """Lessons that a decoder answers right: the most probable token is the right one throughout."""
+class AnswerAccuracy:
+    """Accuracy on lessons: the most probable token is right at every position of the answer."""
 
     share: float
-    """Of all lessons."""
+    """Accuracy on all lessons."""
     by_kind: Mapping[str, float]
     count: int
 
@@ -411,8 +436,8 @@ def fits(
     device: str = "cpu",
     precision: Precision = "float32",
     seed: int = 0,
-) -> Fitted:
-    """Teach on a fixed set and ask the same again: whether the decoder can learn at all.
+) -> AnswerAccuracy:
+    """Train on a fixed set and return the accuracy on it, to see if the decoder can learn at all.
 
     A decoder that cannot fit a few thousand fixed questions says nothing about the features.
     """

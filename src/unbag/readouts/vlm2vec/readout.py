@@ -1,6 +1,6 @@
-"""The read-outs `vlm2vec` and `vlm2vec_plain`: training, folder, scoring; `vlm2vec:` models.
+"""The read-outs `vlm2vec` and `vlm2vec_plain`: training, folders, scorers and `vlm2vec:` models.
 
-Dimensions: N queries, P images, C captions of an item, M vectors that are made, D their width.
+Dimensions: N queries, P images, C captions of an item, M new vectors, D their width.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from unbag.readouts.vlm2vec.data import (
     VERSION,
     WITH_QUESTION,
     WITHOUT,
+    LessonSettings,
     PairLessons,
-    Showing,
     WorldLessons,
     instruction,
     question_of,
 )
 from unbag.readouts.vlm2vec.model import (
     Adapted,
-    Adapting,
+    AdapterSettings,
     Vlm2Vec,
     adapt,
     hidden_generator,
@@ -70,35 +70,37 @@ _KIND = "vlm2vec"
 
 @dataclass(frozen=True)
 class Vlm2VecReadout:
-    """The vector behind image and instruction, with the question in it or without."""
+    """The embedding of an image and an instruction, with or without a question."""
 
     name: str
     asks: bool
 
     def scorers(self, model: Model, folder: Path | None) -> list[Scorer]:
-        """As it is, or as it was trained; a dual encoder with a head that reads its patches."""
+        """Return the scorer of a chat model, or of a dual encoder with a decoder."""
         scale = 1.0
         if isinstance(model, DualEncoder):
             if folder is not None and (folder / WEIGHTS).exists():
-                base = read_about(folder).base
+                base = read_metadata(folder).base
                 raise UnbagError(
                     f"{folder} holds an adapter of {base}, and {model.name} is a dual encoder",
-                    expected="the chat model that it was trained for, or a decoder's folder that "
-                    "embeds",
+                    expected="the chat model that it was trained for, or the folder of a decoder "
+                    "that embeds",
                     hint=f"--model {base} --scorer vlm2vec@{folder}",
                 )
             model, scale = on_patches(model, folder, readout=self.name), 1 / TEMPERATURE
         elif folder is not None:
             model, scale = load(_chat_model(model), folder)
-        shown = hidden_generator(model)
-        return [AskedCosine(shown) if self.asks else Cosine(Vlm2Vec(shown, scale))]
+        generator = hidden_generator(model)
+        return [AskedCosine(generator) if self.asks else Cosine(Vlm2Vec(generator, scale))]
 
     def train(self, job: ReadoutJob, *, progress: Progress) -> ReadoutTrained:
-        """Contrastively, on pairs or the world; an interrupted run resumes."""
+        """Train with a contrastive loss on pairs or the world; an interrupted run resumes."""
         settings = choose(Vlm2VecSettings(), job.settings, readout=self.name)
-        model, where = _chat_model(job.model), job.where or TrainingArguments()
+        model, arguments = _chat_model(job.model), job.where or TrainingArguments()
         with open_run_folder(job.out, TRAINING) as folder:
-            lessons = open_lessons(job.pairs, settings.showing(asks=self.asks, seed=job.seed))
+            lessons = open_lessons(
+                job.pairs, settings.lesson_settings(asks=self.asks, seed=job.seed)
+            )
             progress.say(f"data: {lessons.about}")
             adapted = adapt(model, settings.adapting, seed=job.seed)
             task = EmbeddingTask(
@@ -107,16 +109,17 @@ class Vlm2VecReadout:
                 settings,
                 name=self.name,
                 seed=job.seed,
-                precision=where.precision,
+                precision=arguments.precision,
             )
-            trainer = Trainer(task, progress=progress, save_minutes=where.save_minutes)
+            trainer = Trainer(task, progress=progress, save_minutes=arguments.save_minutes)
             state = trainer.run(
-                folder, facts={"data": lessons.about, "base": job.spec, "command": where.command}
+                folder,
+                facts={"data": lessons.about, "base": job.spec, "command": arguments.command},
             )
             if not trainer.is_done:
                 return ReadoutTrained(job.out, is_done=False)
-            shown = lessons.measured()
-            about = About(
+            steps = lessons.evaluation_steps()
+            metadata = AdapterMetadata(
                 readout=self.name,
                 base=job.spec,
                 base_fingerprint=model.fingerprint,
@@ -127,35 +130,35 @@ class Vlm2VecReadout:
                 seed=job.seed,
                 steps=state.step,
                 seconds=state.seconds,
-                before=measure(Adapted(model, {}), shown, chunk=settings.chunk),
-                after=measure(adapted, shown, chunk=settings.chunk),
+                before=measure(Adapted(model, {}), steps, chunk=settings.chunk),
+                after=measure(adapted, steps, chunk=settings.chunk),
             )
-            save(job.out, adapted.state(), about)
+            save(job.out, adapted.state(), metadata)
         score = f"score with: unbag run --model {job.spec} --scorer {self.name}@{job.out}"
-        told = f"own target nearest of all targets of its step: {about.numbers()}"
-        return ReadoutTrained(job.out, is_done=True, lines=(told, score))
+        accuracy_line = f"own target nearest of all targets of its step: {metadata.numbers()}"
+        return ReadoutTrained(job.out, is_done=True, lines=(accuracy_line, score))
 
 
 VLM2VEC = Vlm2VecReadout("vlm2vec", asks=True)
 VLM2VEC_PLAIN = Vlm2VecReadout("vlm2vec_plain", asks=False)
 
 
-def open_lessons(wanted: DataConfig, showing: Showing) -> WorldLessons | PairLessons:
-    """Steps of the world, or of pairs in files."""
-    if wanted.path == WORLD:
-        return WorldLessons(showing)
-    # Neighbours are for recipes with hard images, of which there are none here.
-    pairs = replace(wanted, neighbours=None).opened()
-    return PairLessons(pairs, showing)
+def open_lessons(data_config: DataConfig, settings: LessonSettings) -> WorldLessons | PairLessons:
+    """Return the training steps of the world or of pairs in files."""
+    if data_config.path == WORLD:
+        return WorldLessons(settings)
+    # Neighbours are for recipes with hard images, which VLM2Vec does not use.
+    pairs = replace(data_config, neighbours=None).open()
+    return PairLessons(pairs, settings)
 
 
 def load_encoder(rest: str, *, device: str = "cpu", dtype: Dtype = "auto") -> Vlm2Vec:
-    """`vlm2vec:hf:FOLDER`: any chat model, not asked; `vlm2vec:FOLDER`: as it was trained."""
+    """Load `vlm2vec:hf:FOLDER`, any chat model, or the fine-tuned `vlm2vec:FOLDER`."""
     placement = Placement(device=device, dtype=dtype)
     if ":" in rest:
         return Vlm2Vec(hidden_generator(load_model(rest, placement=placement)))
     folder = Path(rest).expanduser()
-    about = read_about(folder)
+    about = read_metadata(folder)
     model, scale = load(_chat_model(load_model(about.base, placement=placement)), folder)
     return Vlm2Vec(model, scale)
 
@@ -165,16 +168,16 @@ def _chat_model(model: object) -> ChatModel:
         return model
     raise UnbagError(
         f"{getattr(model, 'name', type(model).__name__)} has no language model whose weights can "
-        "be trained or exchanged here",
+        "be trained or replaced",
         expected="a chat model of transformers on this machine (hf:FOLDER), or a decoder:",
-        hint="give a dual encoder one with `unbag train --readout decoder`, then take "
-        "--model decoder:FOLDER: docs/vlm2vec.md",
+        hint="for a dual encoder, use `unbag train --readout decoder`, then "
+        "--model decoder:FOLDER: docs/background/vlm2vec.md",
     )
 
 
 @dataclass(eq=False)
 class AskedCosine:
-    """VLM2Vec with the question in the prompt: an image has another vector for every question."""
+    """VLM2Vec with the question in the prompt: the vector of an image depends on the question."""
 
     model: HiddenGenerator
     scoring: str = "vlm2vec, with the question"
@@ -183,16 +186,16 @@ class AskedCosine:
         default_factory=lambda: TensorCache(None, progress=Silent()), repr=False
     )
     _cache: Path | None = None
-    _has_said: bool = False
+    _has_warned: bool = False
 
     @property
     def name(self) -> str:
-        """The model's, and that it is asked."""
+        """Return the model's name, marked as VLM2Vec with a question."""
         return f"{self.model.name} (vlm2vec, asked)"
 
     @property
     def fingerprint(self) -> str:
-        """Of the model and the prompts."""
+        """Return a fingerprint of the model and the prompts."""
         return f"{self.model.fingerprint}-vlm2vec-asked{VERSION}"
 
     def precompute(
@@ -203,7 +206,7 @@ class AskedCosine:
         cache: Path | None,
         progress: Progress,
     ) -> None:
-        """Only notes where vectors are cached: what is asked about an image, its item says."""
+        """Set the cache; vectors are computed later, since the question depends on the item."""
         if cache is not None and cache != self._cache:
             device = str(getattr(self.model, "device", "cpu")).partition(":")[0]
             folder = cache / f"{self.fingerprint}-{device}" / "asked"
@@ -211,56 +214,81 @@ class AskedCosine:
             self._cache = cache
 
     def score_items(self, items: Sequence[Item]) -> list[Scores]:
-        """Cosines of every image with every caption; an item without a question is not asked."""
+        """Return cosines of all images and captions of each item, with its question if any."""
         questions = [question_of(item) for item in items]
-        self._say(items, questions)
+        self._warn_without_question(items, questions)
         prompts = [instruction(question) for question in questions]
-        asks = [(p, prompt) for i, prompt in zip(items, prompts, strict=True) for p in i.images]
-        texts = [(None, t) for item in items for c in item.captions for t in prompts_of(c)]
-        found = self._embed([*asks, *texts])
+        image_prompts = [
+            (image, prompt)
+            for item, prompt in zip(items, prompts, strict=True)
+            for image in item.images
+        ]
+        texts = [
+            (None, text)
+            for item in items
+            for caption in item.captions
+            for text in prompts_of(caption)
+        ]
+        vectors = self._embed([*image_prompts, *texts])
         scores = []
         for item, prompt in zip(items, prompts, strict=True):
-            image_PD = torch.stack([found[_key(p, prompt)] for p in item.images]).double()
-            caption_CD = torch.stack([_caption(found, c) for c in item.captions]).double()
+            image_PD = torch.stack([vectors[_key(image, prompt)] for image in item.images]).double()
+            caption_CD = torch.stack(
+                [_caption_vector(vectors, caption) for caption in item.captions]
+            ).double()
             # Summed pair by pair, so that equal vectors tie exactly.
             score_PC = (image_PD[:, None] * caption_CD).sum(dim=-1)
             scores.append(Scores(item.id, score_PC.numpy()))
         return scores
 
     def score(self, queries: Sequence[Query]) -> Tensor:
-        """Where there is no item: asked with a question that comes along, else without."""
-        prompts = [instruction(q.question.text if q.question else None) for q in queries]
-        asks = [(q.image, prompt) for q, prompt in zip(queries, prompts, strict=True)]
-        found = self._embed([*asks, *((None, t) for q in queries for t in prompts_of(q.caption))])
-        image_ND = torch.stack([found[_key(image, prompt)] for image, prompt in asks])
-        caption_ND = torch.stack([_caption(found, query.caption) for query in queries])
+        """Return cosines of queries, with their questions if they have one."""
+        prompts = [
+            instruction(query.question.text if query.question else None) for query in queries
+        ]
+        image_prompts = [
+            (query.image, prompt) for query, prompt in zip(queries, prompts, strict=True)
+        ]
+        vectors = self._embed(
+            [
+                *image_prompts,
+                *((None, text) for query in queries for text in prompts_of(query.caption)),
+            ]
+        )
+        image_ND = torch.stack([vectors[_key(image, prompt)] for image, prompt in image_prompts])
+        caption_ND = torch.stack([_caption_vector(vectors, query.caption) for query in queries])
         return (image_ND.double() * caption_ND.double()).sum(dim=-1)
 
     def score_matrix(self, images: Sequence[ImageSource], captions: Sequence[Caption]) -> Tensor:
-        """Galleries have no question, [P, C]."""
-        found = self._embed(
-            [(p, WITHOUT) for p in images] + [(None, t) for c in captions for t in prompts_of(c)]
+        """Return cosines of a gallery, without questions, [P, C]."""
+        vectors = self._embed(
+            [(image, WITHOUT) for image in images]
+            + [(None, text) for caption in captions for text in prompts_of(caption)]
         )
-        image_PD = torch.stack([found[_key(image, WITHOUT)] for image in images])
-        caption_CD = torch.stack([_caption(found, caption) for caption in captions])
+        image_PD = torch.stack([vectors[_key(image, WITHOUT)] for image in images])
+        caption_CD = torch.stack([_caption_vector(vectors, caption) for caption in captions])
         return (image_PD.double() @ caption_CD.double().T).float()
 
-    def _embed(self, asks: Sequence[tuple[ImageSource | None, str]]) -> dict[str, Tensor]:
-        """Unit vectors by key; those that are not known yet are made, each once."""
-        wanted = {_key(image, text): (image, text) for image, text in asks}
-        missing = self._vectors.missing(wanted)
+    def _embed(self, inputs: Sequence[tuple[ImageSource | None, str]]) -> dict[str, Tensor]:
+        """Return unit vectors by key; missing ones are computed, each once."""
+        input_of = {_key(image, text): (image, text) for image, text in inputs}
+        missing = self._vectors.missing(input_of)
         if missing:
-            vector_MD = unit(self.model.last_hidden([wanted[key] for key in missing]))
+            vector_MD = unit(self.model.last_hidden([input_of[key] for key in missing]))
             self._vectors.put(missing, {VECTOR: vector_MD.float()})
-        if not wanted:
+        if not input_of:
             return {}
-        return dict(zip(wanted, self._vectors.get(list(wanted))[VECTOR], strict=True))
+        return dict(zip(input_of, self._vectors.get(list(input_of))[VECTOR], strict=True))
 
-    def _say(self, items: Sequence[Item], questions: Sequence[str | None]) -> None:
-        """Once: that some items are not asked about."""
-        without = [i for i, q in zip(items, questions, strict=True) if q is None]
-        if without and not self._has_said:
-            self._has_said = True
+    def _warn_without_question(
+        self, items: Sequence[Item], questions: Sequence[str | None]
+    ) -> None:
+        """Warn once if some items have no question."""
+        without = [
+            item for item, question in zip(items, questions, strict=True) if question is None
+        ]
+        if without and not self._has_warned:
+            self._has_warned = True
             warn(
                 f"{self.name}: some items have no question, such as {without[0].id!r}, and their "
                 f"captions state no relation to ask about; there the prompt is {WITHOUT!r}",
@@ -268,32 +296,32 @@ class AskedCosine:
             )
 
 
-def _caption(found: Mapping[str, Tensor], caption: Caption) -> Tensor:
-    return average(torch.stack([found[_key(None, text)] for text in prompts_of(caption)]))
+def _caption_vector(vectors: Mapping[str, Tensor], caption: Caption) -> Tensor:
+    return average(torch.stack([vectors[_key(None, text)] for text in prompts_of(caption)]))
 
 
 def _key(image: ImageSource | None, text: str) -> str:
-    said = f"{'' if image is None else image.key}\0{text}"
-    return blake2b(said.encode(), digest_size=16).hexdigest()
+    identity = f"{'' if image is None else image.key}\0{text}"
+    return blake2b(identity.encode(), digest_size=16).hexdigest()
 
 
-def save(folder: Path, state: Mapping[str, Tensor], about: About) -> None:
-    """Write the folder; the weights last, so that where they are, all is."""
+def save(folder: Path, state: Mapping[str, Tensor], about: AdapterMetadata) -> None:
+    """Write the folder; the weights come last, so that a folder with them is complete."""
     write_text(folder / CONFIG, json.dumps({"kind": _KIND, **asdict(about)}, indent=2) + "\n")
     write_text(folder / CARD, render_readout_card(_card(about)))
     write_atomically(folder / WEIGHTS, lambda temporary: save_file(dict(state), temporary))
 
 
 @dataclass(frozen=True)
-class About:
-    """What belongs to trained weights."""
+class AdapterMetadata:
+    """Metadata of trained weights."""
 
     readout: str
     base: str
-    """The name that loads the model, as it was typed."""
+    """The name that loads the model, as the user typed it."""
     base_fingerprint: str
     temperature: float
-    adapting: Adapting
+    adapting: AdapterSettings
     settings: Mapping[str, object]
     data: str
     seed: int
@@ -304,29 +332,29 @@ class About:
     version: str = __version__
 
     def numbers(self) -> str:
-        """Before and after, with n and interval."""
+        """Format accuracy before and after training, with n and interval."""
         before, after = (
-            f"{share_text(one.right / one.asked, one.asked)} of n = {one.asked:,}"
-            for one in (self.before, self.after)
+            f"{share_text(side.right / side.asked, side.asked)} of n = {side.asked:,}"
+            for side in (self.before, self.after)
         )
         return f"before {before}, after {after}"
 
 
-def read_about(folder: Path) -> About:
-    """What a folder was made of; raises UnbagError if it is none of these."""
+def read_metadata(folder: Path) -> AdapterMetadata:
+    """Read the metadata of a folder; raise UnbagError if it has no trained VLM2Vec."""
     refused = partial(_refused, folder)
-    found = read_config(folder, kind=_KIND, refused=refused)
+    config = read_config(folder, kind=_KIND, refused=refused)
     if not (folder / WEIGHTS).is_file():
         raise refused(f"it has no {WEIGHTS}")
     try:
-        del found["kind"]
-        for key, kind in (
-            ("adapting", Adapting),
+        del config["kind"]
+        for key, field_class in (
+            ("adapting", AdapterSettings),
             ("before", ShareNearest),
             ("after", ShareNearest),
         ):
-            found[key] = kind(**found[key])
-        return About(**found)
+            config[key] = field_class(**config[key])
+        return AdapterMetadata(**config)
     except (KeyError, TypeError, ValueError) as error:
         raise refused(wrong_config(error)) from error
 
@@ -335,51 +363,55 @@ def _refused(folder: Path, why: str) -> UnbagError:
     return UnbagError(
         f"{folder} holds no trained VLM2Vec: {why}",
         expected=f"a folder with {WEIGHTS} and {CONFIG}, as `unbag train` writes it",
-        hint="check the path; `unbag train --readout vlm2vec --model hf:FOLDER --pairs world "
-        "--out FOLDER` makes one: docs/vlm2vec.md",
+        hint="check the path, or train one: `unbag train --readout vlm2vec --model hf:FOLDER "
+        "--pairs world --out FOLDER`; see docs/background/vlm2vec.md",
     )
 
 
 def load(model: ChatModel, folder: Path) -> tuple[ChatModel, float]:
-    """The model as it was trained, and the inverse temperature; another base is refused."""
-    about = read_about(folder)
-    if about.base_fingerprint != model.fingerprint:
+    """Load fine-tuned weights into the model; return it and the inverse temperature.
+
+    Raises UnbagError if the weights were trained for another model.
+    """
+    metadata = read_metadata(folder)
+    if metadata.base_fingerprint != model.fingerprint:
         raise UnbagError(
-            f"{folder} was trained for {about.base} ({about.base_fingerprint}), and this is "
+            f"{folder} was trained for {metadata.base} ({metadata.base_fingerprint}), and this is "
             f"{model.name} ({model.fingerprint})",
             expected="the same weights, processor and precision as in training",
-            hint=f"--model {about.base}, with the --dtype of the training",
+            hint=f"--model {metadata.base}, with the --dtype of the training",
         )
     try:
         state = load_file(folder / WEIGHTS)
     except (OSError, SafetensorError) as error:
         raise UnbagError(
             f"{folder / WEIGHTS} cannot be read: {said_by(error)}",
-            expected="a safetensors file as training wrote it",
+            expected="a safetensors file of `unbag train`",
         ) from error
-    adapted = adapt(model, about.adapting)
+    adapted = adapt(model, metadata.adapting)
     adapted.load(state, source=str(folder / WEIGHTS))
-    print_ = trained_fingerprint(model, state)
+    fingerprint = trained_fingerprint(model, state)
     name = f"{model.name}, trained"
-    return replace(adapted.model, name=name, fingerprint=print_), 1 / about.temperature
+    return replace(adapted.model, name=name, fingerprint=fingerprint), 1 / metadata.temperature
 
 
-def _card(about: About) -> ReadoutCard:
-    lora = about.adapting.lora
-    what = f"Matrices of rank {lora} beside its language model" if lora else "Its language model"
+def _card(metadata: AdapterMetadata) -> ReadoutCard:
+    lora = metadata.adapting.lora
+    trained = f"LoRA of rank {lora} for its language model" if lora else "Its language model"
     return ReadoutCard(
-        f"{about.readout} of {about.base}",
-        f"{what}, trained to embed: the hidden state at the last token of a\npicture with an "
-        "instruction lies near that of its caption. The image encoder is as it was. It means\n"
-        f"nothing for another base (fingerprint {about.base_fingerprint}).\n\nBehind the image "
-        f'stands\n\n    {WITH_QUESTION}\n\nor, without a question, "{WITHOUT}".',
+        f"{metadata.readout} of {metadata.base}",
+        f"{trained}, trained to embed: the hidden state at the last token of an\nimage with an "
+        "instruction is near that of its caption. The image encoder was frozen. The weights\n"
+        f"fit this base model only (fingerprint {metadata.base_fingerprint}).\n\nThe image is "
+        f'followed by\n\n    {WITH_QUESTION}\n\nor, without a question, "{WITHOUT}".',
         [
-            f"unbag run --model {about.base} --scorer {about.readout}@FOLDER --bench world",
+            f"unbag run --model {metadata.base} --scorer {metadata.readout}@FOLDER --bench world",
             "unbag run --model vlm2vec:FOLDER --bench world",
         ],
-        f"Data: {about.data}. {about.steps:,} steps in {about.seconds:,.0f} s; seed {about.seed}.",
-        about.settings,
-        f"Own target nearest of all targets of its step: {about.numbers()}\n(95 %, Wilson); on "
+        f"Data: {metadata.data}. {metadata.steps:,} steps in {metadata.seconds:,.0f} s; "
+        f"seed {metadata.seed}.",
+        metadata.settings,
+        f"Own target nearest of all targets of its step: {metadata.numbers()}\n(95 %, Wilson); on "
         "fresh scenes where the data is the world, else on pairs that were trained on.",
-        "That of the weights it was made from; nothing is granted here beside it.",
+        "That of the base model; this card grants no further rights.",
     )

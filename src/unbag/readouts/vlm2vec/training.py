@@ -1,4 +1,4 @@
-"""Contrastive training of a chat model that embeds, as VLM2Vec is trained, and its settings.
+"""Contrastive training of a chat model as an embedding model (VLM2Vec), and its settings.
 
 Dimensions: B queries, T targets, W or D width of their vectors.
 """
@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from unbag.errors import UnbagError
 from unbag.models.huggingface.chat_inputs import ChatRow
-from unbag.readouts.vlm2vec.data import EmbeddingLesson, PairLessons, Showing, WorldLessons
-from unbag.readouts.vlm2vec.model import Adapted, Adapting, unit
+from unbag.readouts.vlm2vec.data import EmbeddingLesson, LessonSettings, PairLessons, WorldLessons
+from unbag.readouts.vlm2vec.model import Adapted, AdapterSettings, unit
 from unbag.training.losses import info_nce
 from unbag.training.optim import OptimizerSettings
 from unbag.training.recipes import Precision
@@ -28,42 +28,42 @@ TEMPERATURE = 0.02
 
 @dataclass(frozen=True)
 class Vlm2VecSettings:
-    """What --set can change. Defaults are the paper's, but for batch (4 x 64) and chunk (1)."""
+    """Settings for --set. Defaults are the paper's, except batch (4 x 64) and chunk (1)."""
 
     steps: int = bounded(1000, low=1)
     batch_size: int = bounded(64, low=1)
     chunk: int = bounded(8, low=1)
-    """Images or texts run at once: memory, and which numbers dropout draws; nothing else."""
+    """Images or texts per forward pass; affects memory and the random numbers of dropout only."""
     learning_rate: float = bounded(2e-5, above=0)
     warmup_steps: int = bounded(100, low=0)
-    """Steps with a rising rate, before a line to zero."""
+    """Warmup steps, before a linear schedule to zero."""
     temperature: float = bounded(TEMPERATURE, above=0)
     clip_norm: float = bounded(1.0, above=0)
     negatives: int = bounded(2, low=0)
-    """Hard negatives of a caption as further targets, where the pairs have them."""
+    """Hard negatives per caption as additional targets, if the pairs have them."""
     lora: int = 8
-    """Rank; 0 trains the whole language model."""
+    """LoRA rank; 0 trains the whole language model."""
     alpha: float = 64.0
     dropout: float = 0.1
     dora: bool = True
 
     def __post_init__(self) -> None:
         check_bounds(self, "VLM2Vec")
-        # Refuses what cannot be trained.
+        # Raises UnbagError for settings that cannot be trained.
         _ = self.adapting
 
     @property
-    def adapting(self) -> Adapting:
-        """What is trained."""
-        return Adapting(self.lora, self.alpha, self.dropout, self.dora)
+    def adapting(self) -> AdapterSettings:
+        """Return the settings of the weights that are trained."""
+        return AdapterSettings(self.lora, self.alpha, self.dropout, self.dora)
 
-    def showing(self, *, asks: bool, seed: int) -> Showing:
-        """How pairs are shown."""
-        return Showing(self.batch_size, self.negatives, asks, seed)
+    def lesson_settings(self, *, asks: bool, seed: int) -> LessonSettings:
+        """Return the settings of the training steps."""
+        return LessonSettings(self.batch_size, self.negatives, asks, seed)
 
 
 class EmbeddingTask(Task[EmbeddingLesson]):
-    """A chat model learns to embed: each query finds its own target among those of its step."""
+    """Training a chat model to embed: each query is contrasted with all targets of its step."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class EmbeddingTask(Task[EmbeddingLesson]):
         seed: int = 0,
         precision: Precision = "float32",
     ) -> None:
-        """Train the weights of `adapted`; the name is that of the read-out."""
+        """Take the model to train, its lessons and settings, and the name of the read-out."""
         self.adapted, self.lessons, self.settings = adapted, lessons, settings
         self.name, self.module, self.device = name, adapted.runner.model, adapted.model.device
         self.seed, self.precision = seed, precision
@@ -88,7 +88,7 @@ class EmbeddingTask(Task[EmbeddingLesson]):
         )
 
     def identity(self) -> dict[str, object]:
-        """Model, data and settings."""
+        """Return model, data and settings."""
         model = self.adapted.model
         return {
             "model": model.name,
@@ -98,27 +98,27 @@ class EmbeddingTask(Task[EmbeddingLesson]):
         }
 
     def parameters(self) -> dict[str, nn.Parameter]:
-        """The weights beside or of the language model."""
+        """Return the weights that are trained."""
         return dict(self.adapted.weights)
 
     def state_dict(self) -> Mapping[str, Tensor]:
-        """The trained weights only."""
+        """Return the trained weights only."""
         return self.adapted.state()
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Restore what `state_dict` gave."""
+        """Restore weights of `state_dict`."""
         self.adapted.load(state, source="the checkpoint")
 
     def set_training(self, is_training: bool) -> None:
-        """Dropout beside the language model's matrices."""
+        """Switch the dropout of LoRA layers."""
         self.adapted.train(is_training)
 
     def batch(self, step: int) -> EmbeddingLesson:
-        """What a step is shown."""
+        """Return the lesson of a step."""
         return self.lessons.step(step)
 
     def gradient(self, batch: EmbeddingLesson, step: int) -> dict[str, Tensor]:
-        """Of the loss of all queries and targets, `chunk` rows at a time."""
+        """Compute the gradient of the loss of all queries and targets, `chunk` rows at a time."""
         settings, seed = self.settings, hash((self.seed, step))
         sides = [
             [
@@ -147,17 +147,17 @@ class EmbeddingTask(Task[EmbeddingLesson]):
         return {"loss": value}
 
     def out_of_memory(self, batch: EmbeddingLesson) -> UnbagError:
-        """Names half as many rows at once."""
+        """Return an error that suggests half the chunk."""
         chunk = self.settings.chunk
         return UnbagError(
-            f"{self.device} has no room for {chunk} images or texts at once",
-            expected="rows that fit; the gradient is that of the whole batch",
+            f"{self.device} has not enough memory for {chunk} images or texts at once",
+            expected="a chunk that fits; the gradient is always that of the whole batch",
             hint=f"--set chunk={max(1, chunk // 2)} in a new folder (--out), or a smaller model",
         )
 
 
 def _rows(adapted: Adapted, lesson: EmbeddingLesson) -> tuple[list[ChatRow], list[ChatRow]]:
-    """Queries and targets as rows of the model."""
+    """Return queries and targets as rows of the model."""
     model = adapted.model
     return model.hidden_rows(lesson.queries), model.hidden_rows([(None, t) for t in lesson.targets])
 
@@ -167,26 +167,29 @@ def _chunks(rows: Sequence[ChatRow], size: int) -> Iterator[Sequence[ChatRow]]:
 
 
 def measure(adapted: Adapted, lessons: Sequence[EmbeddingLesson], *, chunk: int) -> ShareNearest:
-    """How often a query's own target is strictly nearest, those that also fit left out."""
-    right = asked = 0
+    """Count queries whose own target is strictly nearest, ignoring other targets that fit."""
+    right = count = 0
     for lesson in lessons:
         sides = []
         for rows in _rows(adapted, lesson):
             with torch.inference_mode():
-                parts = [adapted.runner.hidden(some).float().cpu() for some in _chunks(rows, chunk)]
+                parts = [
+                    adapted.runner.hidden(chunk_rows).float().cpu()
+                    for chunk_rows in _chunks(rows, chunk)
+                ]
             sides.append(unit(torch.cat(parts)))
         cosine_BT = (sides[0] @ sides[1].T).masked_fill(lesson.masked_BT, -torch.inf)
         own_B1 = lesson.own_B[:, None]
         own_value_B1 = (sides[0] * sides[1][lesson.own_B]).sum(dim=1, keepdim=True)
         others_BT = cosine_BT.scatter(1, own_B1, -torch.inf)
         right += int((others_BT < own_value_B1).all(dim=1).sum())
-        asked += len(lesson.queries)
-    return ShareNearest(right, asked)
+        count += len(lesson.queries)
+    return ShareNearest(right, count)
 
 
 @dataclass(frozen=True)
 class ShareNearest:
-    """Of queries whose own target is nearer than all others of its step."""
+    """Number of queries whose own target is nearer than all others of its step."""
 
     right: int
     asked: int
@@ -200,14 +203,14 @@ def contrast(
     masked_BT: Tensor | None = None,
     temperature: float = TEMPERATURE,
 ) -> Tensor:
-    """Cross-entropy of each query over all targets, in this direction only.
+    """Return the cross-entropy of each query over all targets, in this direction only.
 
     Args:
-        query_BD: At any norm.
-        target_TD: Those of the queries first, or wherever `own_B` says; hard negatives are more.
-        own_B: Which target is each query's own; None is the one in the same place.
-        masked_BT: True for targets that fit a query although they are not its own: left out.
-        temperature: Cosines are divided by it.
+        query_BD: Query vectors of any norm.
+        target_TD: Targets of the queries, and hard negatives.
+        own_B: Index of each query's own target; None is the same index.
+        masked_BT: True for other targets that fit a query; they are left out.
+        temperature: Divisor of cosines.
     """
     logit_BT = unit(query_BD) @ unit(target_TD).T / temperature
     return info_nce(logit_BT, own_B, also_true_BC=masked_BT)

@@ -1,7 +1,7 @@
-"""One batch of images, captions and edits as the encoders take it, and the sources of batches.
+"""A batch of images, captions and edits as the encoders take it, and the protocol of batches.
 
-Every string of a batch is encoded once, however often it occurs, and strings of like length run
-together, so that none is padded to the longest. A missing edit has no string and no row.
+Every string of a batch is encoded once, however often it occurs. Strings of similar length are
+encoded together, so that little padding is needed. A missing edit has no string and no row.
 
 Dimensions: B batch, K negatives, P positives of a caption, U unique strings, G strings of a group.
 """
@@ -19,57 +19,56 @@ from torch import Tensor
 from unbag.errors import UnbagError
 
 Inputs: TypeAlias = Mapping[str, Tensor]
-"""What a text encoder takes, by argument."""
+"""Arguments of a text encoder by name."""
 PASS_COST = 256
-"""Tokens whose time one more pass of a text encoder is worth on a CPU."""
+"""Cost of one more pass of a text encoder on a CPU, in tokens."""
 PASS_COST_CUDA = 8_192
-"""The same on a GPU, where a pass over few tokens takes as long as Python needs to ask for it."""
-MOST_GROUPS = 8
+"""The same on a GPU, where a pass over few tokens takes as long as Python needs to launch it."""
+MAX_GROUPS = 8
 CAPTION, IMAGE, NEGATIVE = "caption", "picture", "negative"
-"""Keys of the code of a batch."""
-NONE = -1
+"""Keys of `Batch.code`."""
+_NO_TEXT = -1
 
 
 class Batches(Protocol):
-    """All steps of a run, made when they are asked for, in any order and by any worker.
+    """The batches of a run, made from files or from the world, in any order and by any worker.
 
-    Batches are made from files or from the world; that of a step depends on the step alone.
-
-    Made for one recipe, seed and share of the work; sent to worker processes whole.
+    The batch of a step depends only on recipe, seed, share and step. The object is sent to worker
+    processes.
     """
 
     @property
     def about(self) -> str:
-        """For the model card: what was trained on and how many pairs."""
+        """The training data and the number of pairs, for the model card."""
 
     @property
     def fingerprint(self) -> str:
-        """Changes whenever a batch could; a run is continued only with the same."""
+        """Differs whenever any batch differs; a run resumes only with the same."""
 
     @property
     def per_epoch(self) -> int:
-        """Steps of one epoch."""
+        """Steps per epoch."""
 
     @property
     def find_truth(self) -> FindTruth | None:
-        """Finds captions that also fit; None where nothing is masked."""
+        """Finds captions that also fit other images; None masks nothing."""
 
     def __len__(self) -> int:
-        """Steps of all epochs."""
+        """Return the steps of all epochs."""
 
     def __getitem__(self, step: int) -> Batch:
-        """This process's part of the batch of a step."""
+        """Return this process's part of the batch of a step."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """Which part of each batch is ours."""
+    """Which part of each batch belongs to this process."""
 
     rank: int = 0
     of: int = 1
 
     def part(self, batch_size: int) -> slice:
-        """Of a batch of so many images."""
+        """Return this process's part of a batch of `batch_size` images."""
         if batch_size % self.of:
             raise UnbagError(
                 f"a batch of {batch_size} cannot be shared by {self.of} processes",
@@ -86,30 +85,31 @@ class Batch:
 
     pixels: Pixels
     caption_B: Tensor
-    """Rows among the unique strings."""
+    """The caption of each image, as a row among the unique strings."""
     negative_BK: Tensor
-    """Rows, -1 where there is none."""
+    """The negatives, as rows; -1 where there is none."""
     positive_BP: Tensor
+    """The positives, likewise."""
     groups: tuple[CaptionGroup, ...]
     place_U: Tensor
-    """Where each unique string stands among those of the groups, one after the other."""
+    """Position of each unique string in the concatenated groups."""
     code: Mapping[str, Tensor]
-    """Integers, first dimension B, from which the truth of the whole batch follows; may be {}."""
+    """Integers, first dimension B, from which the truth of the batch is computed; may be {}."""
     unread: tuple[tuple[str, str], ...] = ()
-    """Images that could not be read, with the reason; each replaced by another pair of the data,
-    and named as often as that was done."""
+    """Images that could not be read, with the reason, once for each time another pair of the data
+    replaced them."""
 
     @property
     def skipped(self) -> int:
-        """How often another pair stood in for one that could not be read."""
+        """How often another pair replaced one that could not be read."""
         return len(self.unread)
 
     def __len__(self) -> int:
-        """Images."""
+        """Return the number of images."""
         return len(self.pixels)
 
     def pin_memory(self) -> Batch:
-        """With tensors where a device can fetch them by itself; called by the loader."""
+        """Copy the tensors to pinned memory, from which a device can read; called by the loader."""
         groups = tuple(CaptionGroup(g.row_G, _pinned(g.inputs)) for g in self.groups)
         return replace(
             self,
@@ -125,16 +125,16 @@ class Batch:
 
 @dataclass(frozen=True, eq=False)
 class CaptionGroup:
-    """Strings of like length."""
+    """Strings of similar length."""
 
     row_G: Tensor
-    """Which of the unique strings they are."""
+    """Their rows among the unique strings."""
     inputs: Inputs
 
 
 @dataclass(frozen=True)
 class CaptionTexts:
-    """The strings that belong to one image."""
+    """Caption and edits of one image."""
 
     caption: str
     negatives: tuple[str | None, ...] = ()
@@ -142,21 +142,21 @@ class CaptionTexts:
 
 
 class Pixels(Protocol):
-    """Prepared images: a tensor, or scenes that are drawn where they are needed."""
+    """Prepared images: a tensor, or scenes that are drawn on the device."""
 
     def __len__(self) -> int:
-        """Images."""
+        """Return the number of images."""
 
     def __getitem__(self, part: slice, /) -> Pixels:
-        """Some of them."""
+        """Return some of the images."""
 
     def to(self, device: str, /, *, non_blocking: bool = False) -> Tensor:
-        """[N, ...] on the device."""
+        """Return the images [N, ...] on the device."""
 
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """What fits whom beside the pairs; such captions are no negatives of that image."""
+    """Which captions also fit images other than their own; they are no negatives of those."""
 
     also_true_BB: Tensor
     """Caption j fits image i although i != j."""
@@ -165,32 +165,35 @@ class Truth:
 
 
 class FindTruth(Protocol):
-    """Finds it for the whole batch, after codes of all processes have been gathered."""
+    """Computes the truth of the whole batch from the gathered codes of all processes."""
 
     def __call__(self, code: Mapping[str, Tensor], /) -> Truth:
-        """From integers, one row an image, that say all that truth needs."""
+        """Compute the truth from integers, one row per image."""
 
 
 def make_batch(
     pixels: Pixels,
-    said: Sequence[CaptionTexts],
+    texts: Sequence[CaptionTexts],
     *,
     tokenize: Callable[[Sequence[str]], Inputs],
     count_tokens: Callable[[Sequence[str]], list[int]],
     code: Mapping[str, Tensor] | None = None,
-    largest: int | None = None,
+    max_group_size: int | None = None,
     unread: tuple[tuple[str, str], ...] = (),
 ) -> Batch:
-    """Number the strings, sort them by length and tokenize them; `largest` bounds a group."""
-    row: dict[str, int] = {}
-    caption_B = torch.tensor([row.setdefault(one.caption, len(row)) for one in said])
-    negative_BK = _rows([one.negatives for one in said], row)
-    positive_BP = _rows([one.positives for one in said], row)
-    strings = list(row)
+    """Make a batch: number the unique strings, group them by length and tokenize them.
+
+    `max_group_size` is the largest number of strings in a group.
+    """
+    row_of: dict[str, int] = {}
+    caption_B = torch.tensor([row_of.setdefault(text.caption, len(row_of)) for text in texts])
+    negative_BK = _rows([text.negatives for text in texts], row_of)
+    positive_BP = _rows([text.positives for text in texts], row_of)
+    strings = list(row_of)
     length_U = torch.tensor(count_tokens(strings))
     groups = tuple(
         CaptionGroup(row_G, tokenize([strings[at] for at in row_G.tolist()]))
-        for row_G in by_length(length_U, largest)
+        for row_G in by_length(length_U, max_group_size)
     )
     return Batch(
         pixels,
@@ -204,55 +207,54 @@ def make_batch(
     )
 
 
-def by_length(length_U: Tensor, largest: int | None = None) -> list[Tensor]:
-    """Rows in parts of like length, none larger than `largest`.
+def by_length(length_U: Tensor, max_group_size: int | None = None) -> list[Tensor]:
+    """Split rows into groups of similar length, none larger than `max_group_size`.
 
-    Where memory does not ask for more parts, they are cut where the tokens of all, padded to the
-    longest of their part, and a cost for each part come to the least: by dynamic programming over
-    lengths.
+    If everything fits into one group, the split minimizes the number of tokens, each group padded
+    to its longest string, plus a cost per group, by dynamic programming over lengths.
     """
     order_U = torch.argsort(length_U, stable=True)
-    if largest is not None and len(order_U) > largest:
-        return list(torch.tensor_split(order_U, -(-len(order_U) // largest)))
+    if max_group_size is not None and len(order_U) > max_group_size:
+        return list(torch.tensor_split(order_U, -(-len(order_U) // max_group_size)))
     pass_cost = PASS_COST_CUDA if torch.cuda.is_available() else PASS_COST
-    lengths, counts = (found.tolist() for found in torch.unique(length_U, return_counts=True))
-    # best[j]: the least cost of the first j lengths, and the sizes that lead to it.
+    lengths, counts = (counted.tolist() for counted in torch.unique(length_U, return_counts=True))
+    # best[j]: the lowest cost of the first j lengths, and the sizes of its groups.
     best: list[tuple[int, tuple[int, ...]]] = [(0, ())]
     for j, longest in enumerate(lengths, start=1):
-        every = [
+        splits = [
             (best[i][0] + pass_cost + longest * sum(counts[i:j]), (*best[i][1], sum(counts[i:j])))
             for i in range(j)
-            if len(best[i][1]) < MOST_GROUPS
+            if len(best[i][1]) < MAX_GROUPS
         ]
-        best.append(min(every))
+        best.append(min(splits))
     return list(torch.split(order_U, list(best[-1][1])))
 
 
-def _rows(every: Sequence[Sequence[str | None]], row: dict[str, int]) -> Tensor:
-    found = [[-1 if s is None else row.setdefault(s, len(row)) for s in one] for one in every]
-    return torch.tensor(found, dtype=torch.int64).reshape(len(every), -1)
+def _rows(texts: Sequence[Sequence[str | None]], row_of: dict[str, int]) -> Tensor:
+    rows = [[-1 if s is None else row_of.setdefault(s, len(row_of)) for s in row] for row in texts]
+    return torch.tensor(rows, dtype=torch.int64).reshape(len(texts), -1)
 
 
 def _pinned(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: value.pin_memory() for name, value in tensors.items()}
 
 
-def code_of(said: Sequence[CaptionTexts], images: Sequence[str]) -> dict[str, Tensor]:
-    """Integers from which `find_equal` works; -1 for a missing negative."""
-    negatives = [[_code(text) for text in one.negatives] for one in said]
+def code_of(texts: Sequence[CaptionTexts], images: Sequence[str]) -> dict[str, Tensor]:
+    """Return the integers that `find_equal` needs; -1 for a missing negative."""
+    negatives = [[_code(negative) for negative in text.negatives] for text in texts]
     return {
-        CAPTION: torch.tensor([_code(one.caption) for one in said]),
+        CAPTION: torch.tensor([_code(text.caption) for text in texts]),
         IMAGE: torch.tensor([_hash(name) for name in images]),
-        NEGATIVE: torch.tensor(negatives, dtype=torch.int64).reshape(len(said), -1),
+        NEGATIVE: torch.tensor(negatives, dtype=torch.int64).reshape(len(texts), -1),
     }
 
 
 def find_equal(code: Mapping[str, Tensor]) -> Truth:
-    """Captions and negatives of the whole batch that also fit another image.
+    """Find captions and negatives of the whole batch that also fit another image.
 
-    A caption fits every image that has a caption saying the same, and every time its own image
-    is in the batch. Saying the same is decided on 63 bits of a hash, case, spaces and the final
-    full stop aside.
+    A caption fits every image that has an equal caption, and every repetition of its own image in
+    the batch. Captions are equal if 63 bits of a hash are, ignoring case, spaces and the final full
+    stop.
     """
     caption_B, image_B, negative_BK = code[CAPTION], code[IMAGE], code[NEGATIVE]
     same_BB = (caption_B[:, None] == caption_B) | (image_B[:, None] == image_B)
@@ -263,12 +265,12 @@ def find_equal(code: Mapping[str, Tensor]) -> Truth:
 
 
 def plain(text: str) -> str:
-    """Case, spaces and the final full stop aside."""
+    """Normalize case and spaces, and remove the final full stop."""
     return " ".join(text.casefold().split()).removesuffix(".").rstrip()
 
 
 def _code(text: str | None) -> int:
-    return NONE if text is None else _hash(plain(text))
+    return _NO_TEXT if text is None else _hash(plain(text))
 
 
 def _hash(text: str) -> int:

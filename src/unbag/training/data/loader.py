@@ -1,4 +1,4 @@
-"""Make batches ahead of time in worker processes, and give them in order."""
+"""Load batches ahead of time in worker processes and yield them in order."""
 
 from __future__ import annotations
 
@@ -18,43 +18,43 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 AHEAD = 4
-"""Batches that each worker makes ahead."""
-MOST = 100
-"""Names that a run remembers: a collection with a million dead links must not fill a checkpoint."""
-_SHOWN = 5
+"""Batches that each worker prepares in advance."""
+MAX_NAMES = 100
+"""Unreadable images that a run remembers: a million dead links must not fill a checkpoint."""
+MAX_SHOWN = 5
 
 
 class BatchSource(Protocol[T_co]):
     """The batches of all steps, such as `unbag.training.data.batch.Batches`."""
 
     def __len__(self) -> int:
-        """Steps."""
+        """Return the number of steps."""
 
     def __getitem__(self, step: int) -> T_co:
-        """The batch of a step."""
+        """Return the batch of a step."""
 
 
 def load(batches: BatchSource[T], *, first: int, workers: int, device: str) -> Generator[T]:
-    """Batches from step `first` on, in order."""
+    """Yield the batches from step `first` on, in order."""
     loader = DataLoader(
-        _Rest(batches, first),
+        _RemainingSteps(batches, first),
         batch_size=None,
         num_workers=workers,
         prefetch_factor=AHEAD if workers else None,
         pin_memory=device.startswith("cuda"),
         worker_init_fn=_ignore_interrupts,
-        # Else it would draw from the generator of the caller.
+        # Without its own generator, the loader would draw from the global one.
         generator=torch.Generator(),
     )
-    flow = _started(loader)
+    iterator = _start(loader)
     try:
         while True:
             try:
-                found = next(flow)
+                batch = next(iterator)
             except StopIteration:
                 return
             except (RuntimeError, OSError, EOFError) as error:
-                if not workers or not _is_death(error):
+                if not workers or not _is_worker_death(error):
                     raise
                 raise UnbagError(
                     f"a process that read data died: {said_by(error)}",
@@ -62,23 +62,23 @@ def load(batches: BatchSource[T], *, first: int, workers: int, device: str) -> G
                     hint="give the same command again, with fewer --workers: it resumes from "
                     "the last checkpoint",
                 ) from error
-            if isinstance(found, _Refused):
-                raise found.error
-            yield found
+            if isinstance(batch, _WorkerError):
+                raise batch.error
+            yield batch
     finally:
-        # Ends the workers now, not when somebody lets go of the error that is on its way.
-        del flow
+        # End the workers now, not when the traceback of an error is released.
+        del iterator
 
 
 @dataclass(frozen=True, eq=False)
-class _Refused:
-    """An error of a worker. PyTorch would raise it again with a traceback for its text."""
+class _WorkerError:
+    """An error of a worker, passed on as a value: PyTorch would add a traceback to its message."""
 
     error: UnbagError
 
 
-class _Rest(Dataset[T | _Refused], Generic[T]):
-    """The steps that are still to be taken."""
+class _RemainingSteps(Dataset[T | _WorkerError], Generic[T]):
+    """The batches of the remaining steps."""
 
     def __init__(self, batches: BatchSource[T], first: int) -> None:
         self.batches = batches
@@ -87,61 +87,64 @@ class _Rest(Dataset[T | _Refused], Generic[T]):
     def __len__(self) -> int:
         return len(self.batches) - self.first
 
-    def __getitem__(self, at: int) -> T | _Refused:
+    def __getitem__(self, at: int) -> T | _WorkerError:
         if at >= len(self):
             raise IndexError(at)
         try:
             return self.batches[self.first + at]
         except UnbagError as error:
-            return _Refused(error)
+            return _WorkerError(error)
 
 
-def _started(loader: DataLoader[T | _Refused]) -> Iterator[T | _Refused]:
-    """Start a loader without the handler of PyTorch, which raises within a step if a worker dies.
+def _start(loader: DataLoader[T | _WorkerError]) -> Iterator[T | _WorkerError]:
+    """Start a loader without PyTorch's signal handler, which raises within a step if a worker dies.
 
-    The next batch finds it out as well, between two steps, where all that was done can be saved.
+    Asking for the next batch raises too, but between two steps, where a checkpoint can be saved.
     """
-    number = getattr(signal, "SIGCHLD", None)
-    if number is None or threading.current_thread() is not threading.main_thread():
+    signal_number = getattr(signal, "SIGCHLD", None)
+    if signal_number is None or threading.current_thread() is not threading.main_thread():
         return iter(loader)
-    before = signal.getsignal(number)
-    if getattr(before, "__module__", "").startswith("torch."):
-        # Left by another loader of this process: PyTorch sets it once and for all.
-        before = signal.SIG_DFL
-    flow = iter(loader)
-    signal.signal(number, before or signal.SIG_DFL)
-    return flow
+    handler = signal.getsignal(signal_number)
+    if getattr(handler, "__module__", "").startswith("torch."):
+        # Set by another loader of this process; PyTorch never removes it.
+        handler = signal.SIG_DFL
+    iterator = iter(loader)
+    signal.signal(signal_number, handler or signal.SIG_DFL)
+    return iterator
 
 
 def _ignore_interrupts(_: int) -> None:
-    """Ctrl-C reaches workers too, and the run still needs data for the step that it finishes."""
+    """Ignore Ctrl-C, which reaches workers too: the run finishes its step and needs data for it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _is_death(error: Exception) -> bool:
-    """Whether an error says that a worker died, or that the connection to it is closed."""
-    said = str(error)
-    if said.startswith("Caught "):
-        # An error of the data, which PyTorch raises again with the traceback of the worker.
+def _is_worker_death(error: Exception) -> bool:
+    """Return whether an error means that a worker died or that the connection to it is closed."""
+    message = str(error)
+    if message.startswith("Caught "):
+        # An error in the data, which PyTorch raises again with the traceback of the worker.
         return False
-    lost = ConnectionError | EOFError | FileNotFoundError
-    return "DataLoader worker" in said or isinstance(error, lost)
+    connection_errors = ConnectionError | EOFError | FileNotFoundError
+    return "DataLoader worker" in message or isinstance(error, connection_errors)
 
 
-def with_names(known: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
-    """Names and reasons of both, at most `MOST`."""
-    return dict(list({**known, **more}.items())[:MOST])
+def add_names(names: Mapping[str, str], new_names: Mapping[str, str]) -> dict[str, str]:
+    """Merge two mappings of names to reasons, up to `MAX_NAMES` entries."""
+    return dict(list({**names, **new_names}.items())[:MAX_NAMES])
 
 
-def left_out_lines(found: Mapping[str, str], *, is_all: bool = True) -> list[str]:
-    """How many, the first by name and reason, and how many more; `is_all` if none was forgotten."""
-    if not found:
+def left_out_lines(reasons: Mapping[str, str], *, is_all: bool = True) -> list[str]:
+    """Describe unreadable images: their number, the first with reasons, and how many more.
+
+    `is_all` is False where more of them exist than were remembered.
+    """
+    if not reasons:
         return []
-    least = "" if is_all else "at least "
-    verb = "is" if len(found) == 1 and is_all else "are"
-    images = count_text(len(found), "image")
-    lines = [f"{least}{images} cannot be read and {verb} left out"]
-    lines += [f"  left out: {name}: {why}" for name, why in list(found.items())[:_SHOWN]]
-    if len(found) > _SHOWN:
-        lines.append(f"  and {least}{len(found) - _SHOWN:,} more")
+    prefix = "" if is_all else "at least "
+    verb = "is" if len(reasons) == 1 and is_all else "are"
+    images = count_text(len(reasons), "image")
+    lines = [f"{prefix}{images} cannot be read and {verb} left out"]
+    lines += [f"  left out: {name}: {reason}" for name, reason in list(reasons.items())[:MAX_SHOWN]]
+    if len(reasons) > MAX_SHOWN:
+        lines.append(f"  and {prefix}{len(reasons) - MAX_SHOWN:,} more")
     return lines

@@ -1,11 +1,11 @@
-"""Batches of images with captions and edits, drawn from pairs, a recipe and a seed.
+"""Batches of images with captions and edits, drawn from pairs by a recipe and a seed.
 
-With hard images each of the `batch` images of a step brings one of its nearest ones with it,
-so a step has twice as many, 2 x 256 by NegCLIP's defaults. They stand side by side, each after the
-one that brought it: the parts of all processes are then the whole batch, in order.
+With hard images, each of the `batch_size` images of a step is followed by one of its nearest
+neighbours, so a step has twice as many, 2 x 256 by NegCLIP's defaults. The parts of all processes
+together are the whole batch, in order.
 
-Every choice follows from seed, epoch and the pair's id: neither workers, ranks nor the order of
-pairs can change it.
+Every random choice is a function of seed, epoch and the pair's id: workers, ranks and the order of
+pairs do not change it.
 
 Dimensions: N pairs, S shards.
 """
@@ -45,26 +45,22 @@ if TYPE_CHECKING:
 
 
 Column = frozenset[str]
-"""Kinds of edits that a column of the batch takes."""
-
-
+"""Kinds of edits in a column of the batch."""
 WINDOW = 16
-"""Shards that are shuffled together: so many are read from at a time."""
-
-
+"""Shards that are shuffled together, which are read at the same time."""
 _TRIES = 100
-"""Pairs one after the other that cannot be read before training stops."""
+"""Training stops after so many consecutive pairs that cannot be read."""
 
 
 @dataclass(eq=False)
 class Orders:
-    """Keeps the order of the epoch that was asked for last."""
+    """Caches the order of the last epoch."""
 
     epoch: int = -1
     order_N: IntArray = field(default_factory=lambda: np.empty(0, np.int64))
 
     def of(self, pairs: Pairs, *, seed: int, epoch: int) -> IntArray:
-        """As `order_of`."""
+        """Return what `order_of` returns."""
         if epoch != self.epoch:
             self.order_N = order_of(pairs, seed=seed, epoch=epoch)
             self.epoch = epoch
@@ -73,7 +69,7 @@ class Orders:
 
 @dataclass(frozen=True, eq=False)
 class PairBatches:
-    """Batches of images with captions, made by whichever worker is asked."""
+    """Batches of images with captions from a file; any worker can make any batch."""
 
     pairs: Pairs
     recipe: Recipe
@@ -81,14 +77,14 @@ class PairBatches:
     seed: int
     share: Share = field(default_factory=Share)
     micro_batch_size: int | None = None
-    """Strings that are encoded together at most."""
-    made: MadeEdits | None = None
-    """Makes edits for captions that come without."""
+    """Largest number of strings that are encoded together."""
+    online_edits: OnlineEdits | None = None
+    """Makes the edits while training, for pairs without edits."""
     columns: Columns = field(init=False)
     orders: Orders = field(init=False, repr=False, default_factory=Orders)
 
     def __post_init__(self) -> None:
-        """Raises UnbagError if an epoch would have no batch."""
+        """Raise UnbagError if there are fewer pairs than a batch needs."""
         object.__setattr__(self, "columns", columns_of(self.recipe))
         self.share.part(self.recipe.batch_size)
         if not self.per_epoch:
@@ -100,87 +96,87 @@ class PairBatches:
 
     @property
     def about(self) -> str:
-        """What was trained on."""
-        return self.pairs.about + (", edits made while training" if self.made else "")
+        """Name of the pairs, for the model card."""
+        return self.pairs.about + (", edits made while training" if self.online_edits else "")
 
     @property
     def fingerprint(self) -> str:
-        """Of pairs, seed and what in the recipe decides batches; not of the share."""
-        said = (
+        """Fingerprint of pairs, seed and the settings that decide batches; not of the share."""
+        settings = (
             self.pairs.fingerprint,
             self.seed,
             self.recipe.batch_size,
             self.recipe.hard_images,
             [sorted(column) for column in self.columns.negatives],
             [sorted(column) for column in self.columns.positives],
-            self.made.fingerprint if self.made else "",
+            self.online_edits.fingerprint if self.online_edits else "",
         )
-        return blake2b(repr(said).encode(), digest_size=16).hexdigest()
+        return blake2b(repr(settings).encode(), digest_size=16).hexdigest()
 
     @property
     def per_epoch(self) -> int:
-        """Whole batches; what is left over waits for the next order."""
+        """Complete batches per epoch; the remaining pairs are skipped in this epoch."""
         return len(self.pairs) // self.recipe.batch_size
 
     @property
     def find_truth(self) -> FindTruth | None:
-        """Finds equal captions over the whole batch."""
+        """Finds equal captions in the whole batch, if the recipe masks them."""
         return find_equal if self.recipe.masks_equal else None
 
     def __len__(self) -> int:
-        """Steps of all epochs."""
+        """Return the steps of all epochs."""
         return self.recipe.epochs * self.per_epoch
 
     def __getitem__(self, step: int) -> Batch:
-        """This process's part of a step."""
+        """Return this process's part of the batch of a step."""
         if not 0 <= step < len(self):
             raise IndexError(step)
         draw = Draw(self.seed, step // self.per_epoch)
         opened = self._opened(step, draw)
-        pairs = [one.pair for one in opened]
-        said = draw_texts(pairs, draw, self.columns, self.made)
+        pairs = [item.pair for item in opened]
+        texts = draw_texts(pairs, draw, self.columns, self.online_edits)
         images = [pair.image.name for pair in pairs]
         return make_batch(
-            torch.stack([one.pixels for one in opened]),
-            said,
+            torch.stack([item.pixels for item in opened]),
+            texts,
             tokenize=self.reads.tokenize,
             count_tokens=self.reads.count_tokens,
-            code=code_of(said, images) if self.recipe.masks_equal else None,
-            largest=self.micro_batch_size,
-            unread=tuple(bad for one in opened for bad in one.unread),
+            code=code_of(texts, images) if self.recipe.masks_equal else None,
+            max_group_size=self.micro_batch_size,
+            unread=tuple(bad for item in opened for bad in item.unread),
         )
 
     def _opened(self, step: int, draw: Draw) -> list[_Opened]:
         order_N = self.orders.of(self.pairs, seed=self.seed, epoch=draw.epoch)
         first = step % self.per_epoch * self.recipe.batch_size
-        ours = order_N[first : first + self.recipe.batch_size][
+        places = order_N[first : first + self.recipe.batch_size][
             self.share.part(self.recipe.batch_size)
         ]
-        found: list[_Opened] = []
-        for place in ours.tolist():
-            one = self._open(place)
-            found.append(one)
+        opened: list[_Opened] = []
+        for place in places.tolist():
+            item = self._open(place)
+            opened.append(item)
             if self.recipe.hard_images:
-                near = draw.nearest(one.pair)
-                # One without neighbours brings any other.
-                other = draw.number(len(self.pairs), "instead", one.pair.id)
-                found.append(self._open(other if near is None else near))
-        return found
+                neighbour = draw.nearest(item.pair)
+                # A random image for one without neighbours.
+                random_place = draw.number(len(self.pairs), "instead", item.pair.id)
+                opened.append(self._open(random_place if neighbour is None else neighbour))
+        return opened
 
     def _open(self, place: int) -> _Opened:
-        """The pair at a place, or the next that can be read."""
+        """Return the pair at a place, or the next one that can be read."""
         unread: list[tuple[str, str]] = []
         for tried in range(min(_TRIES, len(self.pairs))):
-            at = (place + tried) % len(self.pairs)
-            name = f"pair {at + 1:,}"
+            index = (place + tried) % len(self.pairs)
+            name = f"pair {index + 1:,}"
             try:
-                pair = self.pairs[at]
+                pair = self.pairs[index]
                 name = pair.image.name
                 return _Opened(pair, read_image(self.reads, pair.image), tuple(unread))
             except (OSError, ValueError, UnbagError) as error:
                 unread.append((name, said_by(error)))
         raise UnbagError(
-            f"{len(unread)} pairs one after the other cannot be read; the first: {unread[0][1]}",
+            f"{len(unread)} consecutive pairs cannot be read; the first: {unread[0][1]}",
             expected="images that open",
             hint="check the disk that the images are on, then give the same command again",
         )
@@ -190,7 +186,7 @@ class _Opened(NamedTuple):
     pair: Pair
     pixels: Tensor
     unread: tuple[tuple[str, str], ...]
-    """Pairs before it that could not be read: name and reason."""
+    """Name and reason of the pairs that it replaces, which could not be read."""
 
 
 @dataclass(frozen=True)
@@ -203,12 +199,12 @@ class Columns:
     @property
     def kinds(self) -> tuple[str, ...]:
         """All kinds, in a fixed order."""
-        every = (*self.negatives, *self.positives)
-        return tuple(sorted({kind for column in every for kind in column}))
+        columns = (*self.negatives, *self.positives)
+        return tuple(sorted({kind for column in columns for kind in column}))
 
 
 def columns_of(recipe: Recipe) -> Columns:
-    """Groups of kinds written out."""
+    """Return the kinds of edits of each slot, with groups expanded."""
     return Columns(
         tuple(map(_column, recipe.negatives)),
         tuple(map(_column, recipe.positives)),
@@ -217,43 +213,42 @@ def columns_of(recipe: Recipe) -> Columns:
 
 def _column(slot: Slot) -> Column:
     names: set[str] = set()
-    for wanted in slot.kinds:
+    for kind in slot.kinds:
         try:
-            names.update(kind.name for kind in find_kinds([wanted]))
+            names.update(found.name for found in find_kinds([kind]))
         except UnbagError:
-            # Edits that were made elsewhere may be of kinds nobody registered here. Where no
-            # caption has any, training does not start.
-            names.add(wanted)
+            # Edits from elsewhere may have unregistered kinds. If no caption has an edit of the
+            # kind, training does not start.
+            names.add(kind)
     return frozenset(names)
 
 
 @dataclass(frozen=True)
 class Draw:
-    """Random choices of one epoch, each by a hash of what it is for."""
+    """Random choices of one epoch, each by a hash of what is chosen."""
 
     seed: int
     epoch: int
 
     def number(self, below: int, *what: object) -> int:
-        """One of 0 ... below - 1, for whatever is named."""
-        said = "\0".join(map(str, (self.seed, self.epoch, *what)))
-        return int.from_bytes(blake2b(said.encode(), digest_size=8).digest(), "big") % below
+        """Draw a number from 0 to below - 1; `what` identifies the choice."""
+        text = "\0".join(map(str, (self.seed, self.epoch, *what)))
+        return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big") % below
 
     def caption(self, pair: Pair) -> int:
-        """Which of its captions."""
+        """Choose one of the pair's captions."""
         return self.number(len(pair.captions), "caption", pair.id)
 
     def nearest(self, pair: Pair) -> int | None:
-        """Place of one of the images most like it; None where it has none."""
+        """Choose one of the pair's nearest neighbours; None if it has none."""
         if not pair.nearest:
             return None
         return pair.nearest[self.number(len(pair.nearest), "nearest", pair.id)]
 
-    def said(self, pair: Pair, at: int, edits: Sequence[Edit], columns: Columns) -> CaptionTexts:
-        """Caption `at`, and for each column one of its edits.
+    def texts(self, pair: Pair, at: int, edits: Sequence[Edit], columns: Columns) -> CaptionTexts:
+        """Return caption `at` with one of its edits for each column.
 
-        An edit is drawn once, by the first column that takes it. A negative that says the same as
-        a caption of the image is none.
+        No edit is drawn twice. A negative that equals a caption of the image is dropped.
         """
         true = {normalised(caption) for caption in pair.captions}
         negatives = [e for e in edits if not e.is_positive and normalised(e.text) not in true]
@@ -267,32 +262,32 @@ class Draw:
     def _drawn(
         self, name: str, what: str, edits: Sequence[Edit], columns: Sequence[Column]
     ) -> tuple[str | None, ...]:
-        found: list[str | None] = []
+        texts: list[str | None] = []
         for number, column in enumerate(columns):
-            fits = [e.text for e in edits if e.kind in column and e.text not in found]
-            at = self.number(len(fits), what, number, name) if fits else -1
-            found.append(fits[at] if fits else None)
-        return tuple(found)
+            candidates = [e.text for e in edits if e.kind in column and e.text not in texts]
+            choice = self.number(len(candidates), what, number, name) if candidates else -1
+            texts.append(candidates[choice] if candidates else None)
+        return tuple(texts)
 
 
 def draw_texts(
-    pairs: Sequence[Pair], draw: Draw, columns: Columns, made: MadeEdits | None
+    pairs: Sequence[Pair], draw: Draw, columns: Columns, online_edits: OnlineEdits | None
 ) -> list[CaptionTexts]:
-    """A caption of each pair with its edits, which `made` makes where pairs come without."""
+    """Draw a caption of each pair with its edits; `online_edits` makes edits for pairs without."""
     chosen = [draw.caption(pair) for pair in pairs]
-    edits = (
-        made(pairs, chosen, epoch=draw.epoch)
-        if made
+    edits_of_pairs = (
+        online_edits(pairs, chosen, epoch=draw.epoch)
+        if online_edits
         else [pair.edits[at] for pair, at in zip(pairs, chosen, strict=True)]
     )
     return [
-        draw.said(pair, at, some, columns)
-        for pair, at, some in zip(pairs, chosen, edits, strict=True)
+        draw.texts(pair, at, edits, columns)
+        for pair, at, edits in zip(pairs, chosen, edits_of_pairs, strict=True)
     ]
 
 
 def readable_pairs(pairs: Pairs, places: Iterable[int]) -> Iterator[Pair]:
-    """The pairs at some places, without those that cannot be read; training skips them too."""
+    """Yield the pairs at some places, without those that cannot be read, as in training."""
     for place in places:
         try:
             yield pairs[place]
@@ -301,9 +296,9 @@ def readable_pairs(pairs: Pairs, places: Iterable[int]) -> Iterator[Pair]:
 
 
 def order_of(pairs: Pairs, *, seed: int, epoch: int) -> IntArray:
-    """A permutation of places, which seed and epoch decide.
+    """Return the permutation of places of an epoch.
 
-    Shards come in any order, and within a window of them their pairs.
+    Of pairs in blocks (shards), the blocks are shuffled, then the pairs within each window of them.
     """
     random = np.random.default_rng((abs(seed), seed < 0, epoch))
     if not isinstance(pairs, InBlocks):
@@ -314,55 +309,57 @@ def order_of(pairs: Pairs, *, seed: int, epoch: int) -> IntArray:
     windows = []
     for first in range(0, len(end_S), WINDOW):
         blocks = shuffled_S[first : first + WINDOW]
-        place = np.concatenate([np.arange(start_S[at], end_S[at]) for at in blocks])
+        place = np.concatenate([np.arange(start_S[block], end_S[block]) for block in blocks])
         windows.append(random.permutation(place))
     return np.concatenate(windows)
 
 
 @runtime_checkable
 class InBlocks(Protocol):
-    """Pairs that are read quickest where they stand together."""
+    """Pairs in blocks, such as shards, that are fastest to read block by block."""
 
     @property
     def block_ends(self) -> IntArray:
-        """Places at which blocks end."""
+        """The place at which each block ends."""
 
 
-def made_edits(columns: Columns, *, seed: int, parts: EditParts | None = None) -> MadeEdits:
-    """An editor that makes as many edits of a kind as columns take it."""
+def make_online_edits(
+    columns: Columns, *, seed: int, parts: EditParts | None = None
+) -> OnlineEdits:
+    """Make an editor that makes as many edits of a kind as there are columns of that kind."""
     times = Counter(kind for column in (*columns.negatives, *columns.positives) for kind in column)
-    return MadeEdits(columns.kinds, seed, max(times.values()), parts or EditParts())
+    return OnlineEdits(columns.kinds, seed, max(times.values()), parts or EditParts())
 
 
 @dataclass(eq=False)
-class MadeEdits:
-    """Edits new captions in every epoch. Each data worker loads the editor for itself."""
+class OnlineEdits:
+    """Makes edits while training, new ones in every epoch; each data worker loads the editor."""
 
     kinds: tuple[str, ...]
     seed: int
     per_kind: int = 1
     parts: EditParts = field(default_factory=EditParts)
     editor: CaptionEditor | None = field(default=None, repr=False)
-    """Not there before it is needed."""
+    """Loaded when first needed."""
 
     @property
     def fingerprint(self) -> str:
-        """Changes whenever an edit could."""
+        """Differs whenever any edit differs."""
         parts = self.parts
-        found = parsing.described(parts.pipeline), wordnet.described(parts.wordnet)
-        said = (
+        models = parsing.described(parts.pipeline), wordnet.described(parts.wordnet)
+        settings = (
             __version__,
             self.kinds,
             self.seed,
             self.per_kind,
-            *found,
+            *models,
             parts.fill,
             parts.rewrite,
         )
-        return repr(said)
+        return repr(settings)
 
     def load(self) -> CaptionEditor:
-        """The editor; raises its own UnbagError where a pipeline or model is missing."""
+        """Load the editor; UnbagError if a pipeline or model is missing."""
         if self.editor is None:
             self.editor = make_editor(
                 self.kinds, parts=self.parts, seed=self.seed, per_kind=self.per_kind
@@ -372,8 +369,8 @@ class MadeEdits:
     def __call__(
         self, pairs: Sequence[Pair], chosen: Sequence[int], *, epoch: int
     ) -> list[tuple[Edit, ...]]:
-        """Edits of the chosen caption of each pair, made all at once."""
-        given = [
+        """Edit the chosen caption of each pair."""
+        captions = [
             Given(
                 f"{epoch}\0{pair.id}\0{at}",
                 pair.captions[at],
@@ -381,9 +378,9 @@ class MadeEdits:
             )
             for pair, at in zip(pairs, chosen, strict=True)
         ]
-        found, _ = self.load()(given)
-        return [one.edits for one in found]
+        edited, _ = self.load()(captions)
+        return [result.edits for result in edited]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the editor: another process loads its own."""
+        """Leave out the editor: another process loads its own."""
         return self.__dict__ | {"editor": None}

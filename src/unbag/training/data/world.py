@@ -1,8 +1,7 @@
 """Batches of fresh scenes of the world for a recipe and a seed, with their computed truth.
 
-Scenes are made on the fly and never repeat; they are neither those of the benchmarks nor those that
-`tiny:base` was trained on. Every cell of the truth is computed (`holds`), so captions and negatives
-that happen to fit another image are known.
+Scenes are made while training and never repeat; no benchmark uses them, and `tiny:base` was not
+trained on them. Whether a caption or negative holds in another image of the batch is computed.
 
 Dimensions: B batch, K negatives of a caption, T things of a scene, R relations, 6 integers of a
 caption; N scenes, H rows, W columns, 3 colour channels.
@@ -51,24 +50,24 @@ _REPAIR = Knobs(
 PRESETS: Mapping[str, Knobs] = MappingProxyType(
     {
         # A third of all captions state a relation (40 % of those of two things); the other kinds
-        # of caption keep their proportions, and all else is as `tiny:base` was trained.
+        # of caption keep the proportions of the training data of `tiny:base`.
         DEFAULT_PRESET: _REPAIR,
-        # One naming order: the forms of the test positives "b and a" and "b right of a" are never
-        # captions, so an arm without positives never sees them called true.
+        # One naming order: the forms of the test positives, "b and a" and "b right of a", are never
+        # captions, so training without positives never presents them as true.
         "ordered": replace(_REPAIR, order="listed_first", order_strength=1.0),
     }
 )
-"""Captions to repair on, frozen before any arm was run (methods.md 12.10, variant C)."""
+"""Captions to repair on, fixed before any experiment was run (methods.md 12.10, variant C)."""
 PER_EPOCH = 250
-"""The world has no end, so an epoch is a word for so many steps."""
+"""Steps per epoch; the world is endless, so their number is a convention."""
 _SEEDS = 2**31
-"""Half of the seeds of the training split; `python -m unbag_lab pretrain` takes the other half."""
+"""Half of the seeds of the training split; `python -m unbag_lab pretrain` uses the other half."""
 _EDITS = 1
-"""Sets the randomness of edits apart from that of scenes."""
+"""Seeds edits differently from scenes."""
 _MISSING = -1
-"""Kind of a negative that is not there: no rule of truth knows it, so it holds nowhere."""
+"""Kind of a missing negative; no rule of truth knows it, so it is true in no scene."""
 _FORM = "world batches 1"
-"""Part of the fingerprint: to be raised when the same settings give other batches."""
+"""Part of the fingerprint; to be increased when the same settings give other batches."""
 _SWAPS = ("swap_attributes", "swap_arguments")
 _ATTRIBUTES = ("replace_colour", "replace_size", "replace_texture")
 _SYNONYMS = ("synonym_colour", "synonym_shape", "synonym_size", "synonym_texture")
@@ -113,13 +112,13 @@ SAME_AS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "article": (),
     }
 )
-"""Kinds and groups of edits of real captions, and the world's operators in their place, so that a
-recipe of a paper can be run on the world. A kind of the world means itself."""
+"""The world's operators for each kind and group of edits of real captions, so that the recipe of a
+paper can be run on the world. Kinds of the world stand for themselves."""
 
 
 @dataclass(frozen=True)
 class WorldBatches:
-    """Batches for one recipe, seed and share of the work; see `Batches`."""
+    """Batches of fresh scenes for one recipe, seed and share of the work; see `Batches`."""
 
     recipe: Recipe
     reads: Reads
@@ -128,11 +127,11 @@ class WorldBatches:
     preset: str = DEFAULT_PRESET
     world: World = DEFAULT
     per_epoch: int = PER_EPOCH
-    largest: int | None = None
-    """Strings that an encoder takes at once."""
+    max_group_size: int | None = None
+    """Largest number of strings that are encoded together."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be made, before any worker starts."""
+        """Refuse settings that the world cannot provide, before any worker starts."""
         find_preset(self.preset)
         columns_of(self.recipe.negatives, self.recipe.positives)
         if self.recipe.hard_images:
@@ -149,8 +148,8 @@ class WorldBatches:
 
     @property
     def about(self) -> str:
-        """Fresh scenes, how many, and what stands in each column."""
-        made = [
+        """The number of scenes and the edits of each column, for the model card."""
+        columns = [
             f"{slot.name}: {', '.join(kinds) or 'none on the world'}"
             for slot, kinds in zip(
                 (*self.recipe.negatives, *self.recipe.positives),
@@ -159,11 +158,11 @@ class WorldBatches:
             )
         ]
         scenes = f"{len(self)} steps of {self.recipe.batch_size} fresh scenes"
-        return "; ".join((f"the built-in world, preset {self.preset}: {scenes}", *made))
+        return "; ".join((f"the built-in world, preset {self.preset}: {scenes}", *columns))
 
     @property
     def fingerprint(self) -> str:
-        """Of everything that decides a batch, besides the model's own preparation."""
+        """Fingerprint of everything that decides a batch, except the model's preparation."""
         settings = (
             _FORM,
             find_preset(self.preset),
@@ -172,54 +171,54 @@ class WorldBatches:
             self.recipe.batch_size,
             self.recipe.masks_equal,
             len(self),
-            [_named(slot) for slot in self.recipe.negatives],
-            [_named(slot) for slot in self.recipe.positives],
+            [_name_and_kinds(slot) for slot in self.recipe.negatives],
+            [_name_and_kinds(slot) for slot in self.recipe.positives],
         )
         return f"world-{blake2b(repr(settings).encode(), digest_size=12).hexdigest()}"
 
     @property
     def find_truth(self) -> FindWorldTruth | None:
-        """Captions and negatives that hold in another image, unless the recipe masks none."""
+        """Finds captions and negatives that are true in another image, if the recipe masks them."""
         return FindWorldTruth() if self.recipe.masks_equal else None
 
     def __len__(self) -> int:
-        """Steps of all epochs."""
+        """Return the steps of all epochs."""
         return self.recipe.epochs * self.per_epoch
 
     @paused_collector()
     def __getitem__(self, step: int) -> Batch:
-        """This process's part of the batch of a step."""
-        samples, told = self.told(step)
+        """Return this process's part of the batch of a step."""
+        samples, texts = self.scenes_and_texts(step)
         scenes = [sample.scene for sample in samples]
         return make_batch(
             self._pixels(scenes),
-            [_said(one) for one in told],
+            [_texts(item) for item in texts],
             tokenize=self.reads.tokenize,
             count_tokens=self.reads.count_tokens,
-            code=encode(scenes, told),
-            largest=self.largest,
+            code=encode(scenes, texts),
+            max_group_size=self.max_group_size,
         )
 
-    def told(self, step: int) -> tuple[tuple[Sample, ...], tuple[Told, ...]]:
-        """Scenes of our share, and what is said of each."""
+    def scenes_and_texts(self, step: int) -> tuple[tuple[Sample, ...], tuple[SceneTexts, ...]]:
+        """Return the scenes of this process's share, and the caption and edits of each."""
         if not 0 <= step < len(self):
             raise IndexError(step)
         knobs = find_preset(self.preset)
         seed = split_seed("train", _SEEDS + self.seed)
         whole = batch(self.world, knobs, seed=seed, step=step, size=self.recipe.batch_size)
         part = self.share.part(self.recipe.batch_size)
-        never = withheld(self.world, knobs).combinations
-        told = tuple(
-            tell(
+        withheld_combinations = withheld(self.world, knobs).combinations
+        texts = tuple(
+            scene_texts(
                 whole[place],
                 self._columns,
                 np.random.default_rng((seed, step, place, _EDITS)),
                 world=self.world,
-                withheld=never,
+                withheld=withheld_combinations,
             )
             for place in range(part.start, part.stop)
         )
-        return whole[part], told
+        return whole[part], texts
 
     @cached_property
     def _columns(self) -> WorldColumns:
@@ -234,97 +233,99 @@ class WorldBatches:
         return drawn(scenes) if self._takes_bytes else prepared(scenes, self.reads)
 
 
-def _named(slot: Slot) -> tuple[str, tuple[str, ...]]:
+def _name_and_kinds(slot: Slot) -> tuple[str, tuple[str, ...]]:
     return slot.name, slot.kinds
 
 
-def _said(told: Told) -> CaptionTexts:
-    return CaptionTexts(told.caption.text, texts_of(told.negatives), texts_of(told.positives))
+def _texts(texts: SceneTexts) -> CaptionTexts:
+    return CaptionTexts(texts.caption.text, texts_of(texts.negatives), texts_of(texts.positives))
 
 
 def texts_of(statements: Sequence[Statement | None]) -> tuple[str | None, ...]:
-    """What each says; none stays none."""
+    """Return the text of each statement; None stays None."""
     return tuple(None if one is None else one.text for one in statements)
 
 
 def find_preset(name: str) -> Knobs:
-    """Settings of a preset, by name."""
+    """Return the settings of a preset by name."""
     if name not in PRESETS:
         raise unknown_name("preset of the world", name, PRESETS)
     return PRESETS[name]
 
 
 def columns_of(negatives: Sequence[Slot], positives: Sequence[Slot]) -> WorldColumns:
-    """The world's operators for the slots of a recipe."""
-    found = WorldColumns(
+    """Return the world's operators for the slots of a recipe."""
+    columns = WorldColumns(
         tuple(_operators(slot, NEGATIVES) for slot in negatives),
         tuple(_operators(slot, POSITIVES) for slot in positives),
     )
-    for what, slots, made in (
-        ("negative", negatives, found.negatives),
-        ("positive", positives, found.positives),
+    for what, slots, operators in (
+        ("negative", negatives, columns.negatives),
+        ("positive", positives, columns.positives),
     ):
-        if slots and not any(made):
+        if slots and not any(operators):
             kinds = ", ".join(kind for slot in slots for kind in slot.kinds)
             raise UnbagError(
                 f"no {what} of this recipe can be made on the world: {kinds}",
                 expected=f"at least one kind that the world has a {what} for",
                 hint="see unbag.training.data.world.SAME_AS",
             )
-    return found
+    return columns
 
 
 @dataclass(frozen=True)
 class WorldColumns:
-    """Operators of the world for each slot of a recipe; a slot without any is always masked."""
+    """Operators of the world for each slot of a recipe; a slot without operators is masked."""
 
     negatives: tuple[tuple[str, ...], ...]
     positives: tuple[tuple[str, ...], ...]
 
 
 def _operators(slot: Slot, among: Iterable[str]) -> tuple[str, ...]:
-    wanted = {one for kind in slot.kinds for one in _same_as(kind)}
-    return tuple(name for name in among if name in wanted)
+    operators = {operator for kind in slot.kinds for operator in _operators_of_kind(kind)}
+    return tuple(name for name in among if name in operators)
 
 
-def _same_as(kind: str) -> tuple[str, ...]:
+def _operators_of_kind(kind: str) -> tuple[str, ...]:
     if kind in NEGATIVES or kind in POSITIVES:
         return (kind,)
     if kind in SAME_AS:
         return SAME_AS[kind]
     if kind in GROUPS:
-        return tuple(one for member in GROUPS[kind] for one in _same_as(member))
+        return tuple(operator for member in GROUPS[kind] for operator in _operators_of_kind(member))
     known = [*NEGATIVES, *POSITIVES, *SAME_AS, *GROUPS]
     raise unknown_name("kind of edit on the world", kind, known)
 
 
-def tell(
+def scene_texts(
     sample: Sample,
     columns: WorldColumns,
     rng: np.random.Generator,
     *,
     world: World,
     withheld: frozenset[Combination],
-) -> Told:
-    """The caption and one edit for each column: the first operator that applies, in drawn order."""
+) -> SceneTexts:
+    """Return the caption and, per column, the edit of a random operator that applies."""
 
     def one_of(kinds: tuple[str, ...]) -> Statement | None:
-        for at in rng.permutation(len(kinds)):
-            made = edit(kinds[at], said, sample.scene, rng, world=world, withheld=withheld)
-            if made is not None:
-                return made
+        for index in rng.permutation(len(kinds)):
+            statement = edit(
+                kinds[index], caption, sample.scene, rng, world=world, withheld=withheld
+            )
+            if statement is not None:
+                return statement
         return None
 
-    said = read(sample.caption)
-    return Told(
-        said,
+    caption = read(sample.caption)
+    return SceneTexts(
+        caption,
         tuple(one_of(kinds) for kinds in columns.negatives),
         tuple(one_of(kinds) for kinds in columns.positives),
     )
 
 
 @dataclass(frozen=True)
-class Told:
+class SceneTexts:
     """Caption and edits of one scene; None where no operator of a slot applies."""
 
     caption: Statement
@@ -333,39 +334,39 @@ class Told:
 
 
 def drawn(scenes: Sequence[Scene]) -> DrawnPixels:
-    """Make them of scenes of one world, at least one."""
+    """Return the pixels of at least one scene; all scenes are of one world."""
     world = WORLDS[scenes[0].world]
     shape = (world.pixels, world.pixels, 3)
     noise_NHW3 = np.empty((len(scenes), *shape), dtype=np.int8)
-    for n, scene in enumerate(scenes):
-        noise_NHW3[n] = noise(scene.noise_seed, noise_NHW3[n].size).reshape(shape)
+    for i, scene in enumerate(scenes):
+        noise_NHW3[i] = noise(scene.noise_seed, noise_NHW3[i].size).reshape(shape)
     return DrawnPixels(world.name, pack(scenes), noise_NHW3)
 
 
 @dataclass(frozen=True, eq=False)
 class DrawnPixels:
-    """Scenes of one world, drawn on whatever device asks for them.
+    """Scenes of one world that are drawn on the device that needs them.
 
-    Equal, byte for byte, to what `unbag.world.rendering` gives for each scene: the noise of an
-    image comes from its own scene, so parts of a batch draw what the whole does.
+    The bytes equal those of `unbag.world.rendering` for each scene. The noise of an image depends
+    on its scene only, so a part of a batch has the same images as the whole.
     """
 
     world: str
     packed: Packed
     noise_NHW3: NDArray[np.int8]
-    # An array, not a tensor: tensors of workers travel in shared memory, which containers bound.
+    # An array, not a tensor: workers send tensors in shared memory, which containers limit.
 
     def __len__(self) -> int:
-        """Scenes."""
+        """Return the number of scenes."""
         return len(self.noise_NHW3)
 
     def __getitem__(self, part: slice, /) -> DrawnPixels:
-        """Some of them."""
+        """Return some of the scenes."""
         packed = Packed(**{name: value[part] for name, value in vars(self.packed).items()})
         return DrawnPixels(self.world, packed, self.noise_NHW3[part])
 
     def to(self, device: str, /, *, non_blocking: bool = False) -> Tensor:
-        """Levels [N, 3, H, W] in bytes, on the device."""
+        """Draw the scenes on the device: bytes [N, 3, H, W]."""
         side = WORLDS[self.world].pixels
         plain_N3HW = draw_batch(
             _table(self.world, device), self.packed, pixels=side, generator=None
@@ -376,14 +377,14 @@ class DrawnPixels:
 
 
 def prepared(scenes: Sequence[Scene], reads: Reads) -> Tensor:
-    """The same for a model with a preparation of its own: drawn here, image by image."""
+    """Draw and prepare scenes one by one, for a model with its own preparation."""
     return torch.stack([reads.prepare(SceneImage(scene, "").open()) for scene in scenes])
 
 
 def takes_bytes(reads: Reads, scene: Scene) -> bool:
-    """Whether a model wants the bytes of a drawing as they are; tried, not believed."""
-    wanted, found = drawn([scene]).to("cpu")[0], prepared([scene], reads)[0]
-    return found.dtype == torch.uint8 and torch.equal(found, wanted)
+    """Return whether the preparation of a model leaves the bytes of a drawing unchanged."""
+    drawn_bytes, prepared_pixels = drawn([scene]).to("cpu")[0], prepared([scene], reads)[0]
+    return prepared_pixels.dtype == torch.uint8 and torch.equal(prepared_pixels, drawn_bytes)
 
 
 @cache
@@ -393,10 +394,10 @@ def _table(world: str, device: str) -> Tensor:
 
 @dataclass(frozen=True)
 class FindWorldTruth:
-    """Computes from codes which captions and negatives hold in which scene."""
+    """Computes from codes which captions and negatives are true in which scene."""
 
     def __call__(self, code: Mapping[str, Tensor], /) -> Truth:
-        """Truth of the whole batch."""
+        """Compute the truth of the whole batch."""
         scenes = SceneCodes(code["thing_BT"], code["related_BRT"])
         size, negatives = code["negative_BK6"].shape[:2]
         holds_BB = holds_codes(_columns_of(code["caption_B6"]), scenes)
@@ -407,19 +408,19 @@ class FindWorldTruth:
         return Truth(holds_BB & ~is_own, negative_BM.view(size, size, negatives))
 
 
-def encode(scenes: Sequence[Scene], told: Sequence[Told]) -> dict[str, Tensor]:
-    """What `FindWorldTruth` needs, one row an image."""
+def encode(scenes: Sequence[Scene], texts: Sequence[SceneTexts]) -> dict[str, Tensor]:
+    """Encode captions and scenes as the integers that `FindWorldTruth` needs, one row per image."""
     codes = encode_scenes(scenes)
-    negatives = [one for row in told for one in row.negatives]
-    negative_M6 = _rows([Obj() if one is None else one.ast for one in negatives])
-    negative_M6[[one is None for one in negatives], 0] = _MISSING
-    found = {
+    negatives = [negative for row in texts for negative in row.negatives]
+    negative_M6 = _rows([Obj() if negative is None else negative.ast for negative in negatives])
+    negative_M6[[negative is None for negative in negatives], 0] = _MISSING
+    arrays = {
         "thing_BT": codes.thing_ST,
         "related_BRT": codes.related_SRT,
-        "caption_B6": _rows([one.caption.ast for one in told]),
-        "negative_BK6": negative_M6.reshape(len(told), len(negatives) // len(told), 6),
+        "caption_B6": _rows([row.caption.ast for row in texts]),
+        "negative_BK6": negative_M6.reshape(len(texts), len(negatives) // len(texts), 6),
     }
-    return {name: torch.from_numpy(value) for name, value in found.items()}
+    return {name: torch.from_numpy(value) for name, value in arrays.items()}
 
 
 def _rows(asts: Sequence[Ast]) -> IntArray:

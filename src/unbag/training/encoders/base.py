@@ -1,7 +1,7 @@
-"""What a model offers to be trained: its encoders with gradients, their layers, and freezing them.
+"""The protocol of trainable encoders, their layers, and how layers are frozen.
 
-The first layer of an encoder is what embeds patches or words, then each block is one, and the last
-is all that follows the blocks.
+The first layer of an encoder embeds patches or words, then each block is a layer, and the last
+layer is everything that follows the blocks.
 
 Dimensions: N images or captions, D joint space.
 """
@@ -30,26 +30,27 @@ Part: TypeAlias = nn.Module | nn.Parameter
 Layers: TypeAlias = tuple[tuple[Part, ...], ...]
 EncoderName: TypeAlias = Literal["image", "text"]
 _AT_INPUT = frozenset({"token_embedding"})
-"""open_clip defines it after the blocks."""
+"""Modules that belong to the first layer although open_clip defines them after the blocks."""
 _AT_OUTPUT = frozenset({"proj", "text_projection"})
-"""Weights that stand beside the blocks and follow them; all other such weights embed."""
+"""Bare weights that belong to the last layer; all other bare weights belong to the first."""
 CAPTIONS = ("a red cube", "a")
+"""Captions to run a text encoder on."""
 
 
 class Trainable(Protocol):
-    """The encoders of a dual encoder. All weights are float32; autocast decides what computes."""
+    """The encoders of a dual encoder with gradients. Weights are float32; autocast may be used."""
 
     @property
     def name(self) -> str:
-        """Of the model it came from."""
+        """Name of the original model."""
 
     @property
     def fingerprint(self) -> str:
-        """Of the model it came from, before training."""
+        """Fingerprint of the original model, before training."""
 
     @property
     def module(self) -> nn.Module:
-        """Every weight, temperature and bias included, under its name in the library it is from."""
+        """Holds every weight, with temperature and bias, under its name in the model's library."""
 
     @property
     def image_layers(self) -> Sequence[Sequence[nn.Module | nn.Parameter]]:
@@ -65,59 +66,63 @@ class Trainable(Protocol):
 
     @property
     def reads(self) -> Reads:
-        """What data workers need; it can be sent to another process."""
+        """Preparation of images and captions; it can be sent to another process."""
 
     def embed_images(self, pixels: Tensor) -> Tensor:
-        """[N, ...] on the device to unit vectors [N, D] in float32, with gradient."""
+        """Embed images [N, ...] on the device as unit vectors [N, D] in float32, with gradient."""
 
     def embed_texts(self, inputs: Inputs) -> Tensor:
-        """Tokens on the device to unit vectors [N, D] in float32, with gradient."""
+        """Embed tokens on the device as unit vectors [N, D] in float32, with gradient."""
 
     def encoder(self, name: str) -> DualEncoder:
-        """The weights as they are now, as an encoder of their own with a new fingerprint."""
+        """Return a copy of the current weights as an encoder with a new fingerprint."""
 
 
 class Reads(Protocol):
     """Preparation of images and captions, without weights."""
 
     def prepare(self, image: Image) -> Tensor:
-        """As for evaluation; never flipped or cropped at random, since captions speak of sides."""
+        """Prepare an image as for evaluation; never flip or crop at random: captions name sides."""
 
     def tokenize(self, captions: Sequence[str]) -> Inputs:
-        """Padded to the longest of them, where the encoder allows."""
+        """Tokenize captions, padded to the longest if the encoder allows it."""
 
     def count_tokens(self, captions: Sequence[str]) -> list[int]:
-        """Of each caption, special ones included."""
+        """Return the number of tokens of each caption, special ones included."""
 
 
 @runtime_checkable
-class KeptReads(Protocol):
-    """Preparation that has met the images before, and opens none of them again."""
+class CachedImageReads(Protocol):
+    """Preparation with cached features of images, which does not open them again."""
 
-    def kept(self, image: ImageSource) -> Tensor:
-        """What the image encoder, or what is trained of it, is given."""
+    def read_cached(self, image: ImageSource) -> Tensor:
+        """Return the input of the image encoder, or of its trainable part."""
 
 
 def read_image(reads: Reads, image: ImageSource) -> Tensor:
-    """Features of an image where they are kept, else the image opened and prepared."""
-    return reads.kept(image) if isinstance(reads, KeptReads) else reads.prepare(image.open())
+    """Return the cached input of an image if there is one, else open and prepare the image."""
+    return (
+        reads.read_cached(image)
+        if isinstance(reads, CachedImageReads)
+        else reads.prepare(image.open())
+    )
 
 
 def apply_freeze(trainable: Trainable, freeze: Freeze) -> str:
-    """Freeze weights and set the modes; gives what is left to train, in words."""
+    """Freeze weights and set the modes; returns a summary of the trainable parameters."""
     for weight in weights_of(_all_frozen(trainable, freeze)):
         weight.requires_grad_(False)
     for weight in trainable.temperature if freeze.scale else ():
         weight.requires_grad_(False)
     set_training(trainable, freeze)
-    return open_share(trainable)
+    return trainable_summary(trainable)
 
 
 def set_training(trainable: Trainable, freeze: Freeze) -> None:
-    """Set train mode, but for what is frozen; called again whenever `module.train()` was.
+    """Set train mode except for frozen layers; to be called again after `module.train()`.
 
-    Batch norms keep the averages they were trained with: those of a batch would depend on how it
-    is cut into parts and over processes, and evaluation uses the kept ones.
+    Batch norms use their running averages, as in evaluation: those of a batch would depend on how
+    it is split into parts and over processes.
     """
     trainable.module.train()
     for module in modules_of(_all_frozen(trainable, freeze)):
@@ -127,28 +132,28 @@ def set_training(trainable: Trainable, freeze: Freeze) -> None:
             module.eval()
 
 
-def open_share(trainable: Trainable) -> str:
-    """How many weights are trained, by encoder, in words."""
-    network = {
+def trainable_summary(trainable: Trainable) -> str:
+    """Describe how many parameters of each encoder are trainable."""
+    layers_by_name = {
         "image encoder": trainable.image_layers,
         "text encoder": trainable.text_layers,
         "temperature": [list(trainable.temperature)],
     }
-    shown = []
-    for name, layers in network.items():
+    parts = []
+    for name, layers in layers_by_name.items():
         weights = list(weights_of(layers))
-        opened = sum(weight.numel() for weight in weights if weight.requires_grad)
-        shown.append(f"{name} {opened:,} of {sum(weight.numel() for weight in weights):,}")
-    return f"trainable parameters: {', '.join(shown)}"
+        trainable_count = sum(weight.numel() for weight in weights if weight.requires_grad)
+        parts.append(f"{name} {trainable_count:,} of {sum(weight.numel() for weight in weights):,}")
+    return f"trainable parameters: {', '.join(parts)}"
 
 
 def is_part_frozen(trainable: Trainable, encoder: EncoderName, freeze: Freeze) -> bool:
-    """Whether all but the last layer of an encoder stays as it is."""
+    """Return whether all but the last layer of an encoder are frozen."""
     return len(_frozen_layers(trainable, encoder, freeze)) >= len(_layers(trainable, encoder)) - 1
 
 
 def is_encoder_frozen(trainable: Trainable, encoder: EncoderName, freeze: Freeze) -> bool:
-    """Whether an encoder stays as it is to its last layer."""
+    """Return whether all layers of an encoder are frozen."""
     return len(_frozen_layers(trainable, encoder, freeze)) == len(_layers(trainable, encoder))
 
 
@@ -160,21 +165,21 @@ def _all_frozen(trainable: Trainable, freeze: Freeze) -> Layers:
 
 
 def _frozen_layers(trainable: Trainable, encoder: EncoderName, freeze: Freeze) -> Layers:
-    """The first layers of an encoder, as many as `freeze` says."""
+    """Return the first layers of an encoder, as many as `freeze` says."""
     count = freeze.image if encoder == "image" else freeze.text
-    every = _layers(trainable, encoder)
+    layers = _layers(trainable, encoder)
     if count == "all":
-        return every
+        return layers
     if count == "part":
-        return every[:-1]
-    # A setting of the command line may be of any type.
-    if type(count) is not int or not 0 <= count <= len(every):
+        return layers[:-1]
+    # A value from the command line may have any type.
+    if type(count) is not int or not 0 <= count <= len(layers):
         raise UnbagError(
             f"{count} layers of the {encoder} encoder of {trainable.name} are to be frozen",
-            expected=f"0 to {len(every)}: embedding, {len(every) - 2} blocks, and what follows",
+            expected=f"0 to {len(layers)}: embedding, {len(layers) - 2} blocks, and what follows",
             hint=f"--set freeze.{encoder}=all freezes all of it, =part all but its last layer",
         )
-    return every[:count]
+    return layers[:count]
 
 
 def _layers(trainable: Trainable, encoder: EncoderName) -> Layers:
@@ -183,49 +188,49 @@ def _layers(trainable: Trainable, encoder: EncoderName) -> Layers:
 
 
 def weights_of(layers: Iterable[Sequence[Part]]) -> Iterator[nn.Parameter]:
-    """Every weight of some layers."""
+    """Yield every weight of some layers."""
     for layer in layers:
         for part in layer:
             yield from [part] if isinstance(part, nn.Parameter) else part.parameters()
 
 
 def modules_of(layers: Iterable[Sequence[Part]]) -> Iterator[nn.Module]:
-    """Every module of some layers, without those inside."""
+    """Yield the modules of some layers, without their submodules."""
     return (part for layer in layers for part in layer if isinstance(part, nn.Module))
 
 
 def encoder_layers(
     encoder: nn.Module, *, without: Collection[str] = (), then: Sequence[Part] = ()
 ) -> Layers:
-    """Embedding, blocks, rest; the first and the last are there even if nothing is in them.
+    """Return the layers of an encoder: embedding, blocks, rest; the first and last may be empty.
 
-    Libraries define the parts of an encoder in the order in which they run, but for a few that are
-    known by name.
+    Libraries define the parts of an encoder in the order in which they run, except for a few that
+    are known by name.
 
     Args:
-        encoder: Where its weights are.
-        without: Weights and modules right in it that are not part of the encoder.
-        then: What follows and lies elsewhere, such as a projection.
+        encoder: The module that holds its weights.
+        without: Names of its weights and direct submodules that are not part of the encoder.
+        then: Parts elsewhere that follow it, such as a projection.
     """
     first: list[Part] = []
     last: list[Part] = []
-    way, names = _blocks(encoder, without)
-    for step in way:
-        _sort(encoder, (step,), without, first, last)
+    path, names = _blocks(encoder, without)
+    for step in path:
+        _sort_parts(encoder, (step,), without, first, last)
         encoder, without = getattr(encoder, step), ()
-    _sort(encoder, names, without, first, last)
+    _sort_parts(encoder, names, without, first, last)
     blocks = [(block,) for name in names for block in getattr(encoder, name).children()]
     return tuple(first), *blocks, (*last, *then)
 
 
-def _sort(
+def _sort_parts(
     owner: nn.Module,
     inside: Sequence[str],
     without: Collection[str],
     first: list[Part],
     last: list[Part],
 ) -> None:
-    """Parts right in a module: before or after the one that holds the blocks."""
+    """Sort the direct parts of a module into those before and after the blocks."""
     for name, weight in owner.named_parameters(recurse=False):
         if name not in without:
             (last if name in _AT_OUTPUT else first).append(weight)
@@ -240,9 +245,9 @@ def _sort(
 def _blocks(
     encoder: nn.Module, without: Collection[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The way to the module that owns the blocks, and what it calls them.
+    """Return the path to the module that owns the blocks, and its names for them.
 
-    Blocks are the list that holds most weights; stages of a residual network are several lists.
+    The blocks are the list with most weights; the stages of a residual network are several lists.
     """
     lists = {
         name: sum(weight.numel() for weight in module.parameters())
@@ -254,27 +259,27 @@ def _blocks(
     outer = {n: size for n, size in lists.items() if not any(n.startswith(f"{o}.") for o in lists)}
     if not outer:
         return (), ()
-    *way, name = max(outer, key=lambda n: outer[n]).split(".")
-    owner = encoder.get_submodule(".".join(way))
+    *path, name = max(outer, key=lambda n: outer[n]).split(".")
+    owner = encoder.get_submodule(".".join(path))
     stages = [f"layer{n}" for n in range(1, 5)]
     is_staged = name in stages and all(hasattr(owner, stage) for stage in stages)
-    return tuple(way), tuple(stages) if is_staged else (name,)
+    return tuple(path), tuple(stages) if is_staged else (name,)
 
 
-def close_unused(trainable: Trainable, *, device: str, captions: Sequence[str] = CAPTIONS) -> None:
-    """Freeze weights that no vector depends on, tried on one image and some captions.
+def freeze_unused(trainable: Trainable, *, device: str, captions: Sequence[str] = CAPTIONS) -> None:
+    """Freeze weights without influence on the vectors of one image and some captions.
 
-    Checkpoints carry such weights along: the decoder of CoCa, poolers of BERT that a caption's
-    vector passes by. They would only be decayed. Tried in eval mode; the mode is left as it was.
+    Some checkpoints hold such weights: the decoder of CoCa, an unused pooler of BERT. Training
+    would only decay them. The model runs in eval mode; its mode is restored.
     """
     was_training = trainable.module.training
     trainable.module.eval()
     image = trainable.reads.prepare(PilImage.new("RGB", (40, 30), (90, 120, 150)))
-    inputs = {name: one.to(device) for name, one in trainable.reads.tokenize(captions).items()}
+    inputs = {name: value.to(device) for name, value in trainable.reads.tokenize(captions).items()}
     with torch.enable_grad():
-        found = trainable.embed_images(image[None].to(device)).sum()
-        found = found + trainable.embed_texts(inputs).sum()
-        found.backward()  # type: ignore[no-untyped-call]
+        total = trainable.embed_images(image[None].to(device)).sum()
+        total = total + trainable.embed_texts(inputs).sum()
+        total.backward()  # type: ignore[no-untyped-call]
     temperature = {id(weight) for weight in trainable.temperature}
     for weight in trainable.module.parameters():
         weight.requires_grad_(weight.grad is not None or id(weight) in temperature)

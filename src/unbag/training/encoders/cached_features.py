@@ -1,12 +1,12 @@
 """Train any model on cached features of its frozen encoders, or of the frozen parts before a head.
 
-What a frozen part makes of an input never changes, so it is computed once and cached by the part's
-fingerprint and the input's content. Only what follows is run at every step: the head of a photo
-model, the connector of a joined one, nothing of an encoder that is frozen as a whole.
+The output of a frozen part never changes, so it is computed once and cached by the part's
+fingerprint and the input's content. Only what follows runs at every step: the head of a photo
+model, the connector of a joined one, nothing of an encoder that is completely frozen.
 
-Every pass has the same shape: images in slices of one size, texts in slices of one size and one
-length, the last filled up. So a row does not depend on what was computed beside it, and a run that
-finds some of its features in the cache has the bits of one that found none.
+Every batch has the same shape: images in batches of one size, texts in batches of one size and one
+length, the last one padded. So a row does not depend on the others in its batch, and a run that
+finds some features in the cache has the same bits as a run that finds none.
 
 Dimensions: N images or texts, C features of a part, D joint space.
 """
@@ -47,42 +47,42 @@ if TYPE_CHECKING:
     from unbag.training.encoders.base import Reads
 
 SLICE, SLICE_CUDA = 16, 256
-"""Inputs of a pass."""
+"""Inputs per batch, on the CPU and on a GPU."""
 IMAGES, TEXTS = 128, 1_024
-"""Whose features are written together; a run that is stopped loses no more."""
+"""Inputs whose features are written together; a stopped run loses at most these."""
 MAX_NUMBERS = 1 << 30
-"""That are kept in memory: four gigabytes, 800,000 images or 2.7 million texts of a photo model."""
+"""Limit of memory, in numbers: 4 GB, 800,000 images or 2.7 million texts of a photo model."""
 EncoderName = Literal["image", "text"]
 
 
 @runtime_checkable
 class ImageHead(Protocol):
-    """A trainable whose last image layer can be run on features of those before it."""
+    """A trainable whose last image layer can run on the features of the layers before it."""
 
     def image_head(self, feature_NC: Tensor) -> Tensor:
-        """To unit vectors [N, D]."""
+        """Map features to unit vectors [N, D]."""
 
 
 @runtime_checkable
 class TextHead(Protocol):
-    """A trainable whose last text layer can be run on features of those before it."""
+    """A trainable whose last text layer can run on the features of the layers before it."""
 
     def text_head(self, feature_NC: Tensor) -> Tensor:
-        """To unit vectors [N, D]."""
+        """Map features to unit vectors [N, D]."""
 
 
 @runtime_checkable
 class PartEncoder(Protocol):
-    """An encoder that shows what its heads are given."""
+    """An encoder that returns the inputs of its heads."""
 
     def image_features(self, pixels: Tensor) -> Tensor:
-        """[N, C], or unit vectors where there is no head."""
+        """Return the input of the image head [N, C], or unit vectors where there is no head."""
 
     def text_features(self, captions: Sequence[str]) -> Tensor:
-        """[N, C]."""
+        """Return the input of the text head [N, C]."""
 
     def part_fingerprint(self, encoder: str) -> str:
-        """Of what comes before the head of an encoder."""
+        """Return the fingerprint of the part before the head of an encoder."""
 
 
 def cache_frozen(
@@ -94,28 +94,28 @@ def cache_frozen(
     cache: Path | None,
     progress: Progress,
 ) -> Trainable:
-    """The encoders as they are, or on cached features where the recipe freezes enough of them.
+    """Put encoders on cached features where the recipe freezes enough of them.
 
-    Texts are cached if all that can be drawn is known: their edits were made before, or there are
-    none. Without a cache folder features are kept in memory only.
+    Texts are cached if all texts are known in advance: their edits exist already, or the recipe
+    uses none. Without a cache folder, features are cached in memory only.
     """
-    has_images = _is_frozen(model, trainable, "image", recipe)
-    has_texts = _is_frozen(model, trainable, "text", recipe)
+    has_images = _can_cache(model, trainable, "image", recipe)
+    has_texts = _can_cache(model, trainable, "text", recipe)
     kinds = frozenset(columns_of(recipe).kinds)
     has_texts = has_texts and (pairs.has_edits or not kinds)
     if not has_images and not has_texts:
         return trainable
-    found = list(readable_pairs(pairs, range(len(pairs))))
-    texts = _texts(found, kinds) if has_texts else ()
-    numbers = len(found) * _width(model, "image") if has_images else 0
-    numbers += len(texts) * _width(model, "text") if has_texts else 0
-    if numbers > MAX_NUMBERS:
+    read_pairs = list(readable_pairs(pairs, range(len(pairs))))
+    texts = _texts(read_pairs, kinds) if has_texts else ()
+    count = len(read_pairs) * _feature_width(model, "image") if has_images else 0
+    count += len(texts) * _feature_width(model, "text") if has_texts else 0
+    if count > MAX_NUMBERS:
         progress.say(
-            f"features of {len(found):,} images and {len(texts):,} captions are too many to keep "
-            "in memory; frozen parts are run at every step"
+            f"features of {len(read_pairs):,} images and {len(texts):,} captions do not "
+            "fit into memory; frozen parts run at every step"
         )
         return trainable
-    images = [pair.image for pair in found]
+    images = [pair.image for pair in read_pairs]
     return CachedEncoders(
         trainable,
         images=image_table(model, images, cache, progress) if has_images else None,
@@ -123,16 +123,16 @@ def cache_frozen(
     )
 
 
-def _is_frozen(
+def _can_cache(
     model: DualEncoder, trainable: Trainable, encoder: EncoderName, recipe: Recipe
 ) -> bool:
-    """Whether features of an encoder stay the same, and are not in a file already."""
+    """Return whether features of an encoder never change and are not in a file already."""
     if isinstance(model, JoinedEncoder) and isinstance(model.text, TextTable):
         if encoder == "text":
             return False
     elif not isinstance(model, PartEncoder):
         weights = module_of(model).parameters()
-        # Training computes in single precision, and its features must too.
+        # Training computes in float32, so features must be float32 too.
         if any(weight.dtype != torch.float32 for weight in weights):
             return False
     head = ImageHead if encoder == "image" else TextHead
@@ -141,13 +141,13 @@ def _is_frozen(
 
 
 def _texts(pairs: Sequence[Pair], kinds: frozenset[str]) -> tuple[str, ...]:
-    """Every string that a step may draw."""
-    found: dict[str, None] = {}
+    """Return every text that a step may draw."""
+    texts: dict[str, None] = {}
     for pair in pairs:
-        found.update(dict.fromkeys(pair.captions))
+        texts.update(dict.fromkeys(pair.captions))
         for edits in pair.edits:
-            found.update((edit.text, None) for edit in edits if edit.kind in kinds)
-    return tuple(found)
+            texts.update((edit.text, None) for edit in edits if edit.kind in kinds)
+    return tuple(texts)
 
 
 class CachedEncoders:
@@ -156,7 +156,7 @@ class CachedEncoders:
     def __init__(
         self, network: Trainable, *, images: FeatureTable | None, texts: FeatureTable | None
     ) -> None:
-        """Take encoders over, without copying them; features must be those of their encoder."""
+        """Use encoders without copying them; the features must be theirs."""
         if isinstance(network.reads, NoReads) and (images is None or texts is None):
             raise ValueError("heads without parts need features of images and of captions")
         self.network = network
@@ -164,14 +164,14 @@ class CachedEncoders:
         self.module: nn.Module = network.module
         self.image_layers, self.text_layers = network.image_layers, network.text_layers
         self.temperature = network.temperature
-        self.always_open = getattr(network, "always_open", ())
+        self.always_trainable = getattr(network, "always_trainable", ())
         self._device = str(next(network.module.parameters()).device)
         self._images = None if images is None else images.to(self._device)
         self._texts = None if texts is None else texts.to(self._device)
         self.reads: Reads = CachedReads(network.reads, images, texts)
 
     def embed_images(self, pixels: Tensor) -> Tensor:
-        """Places [N], or pixels, to unit vectors [N, D]."""
+        """Map rows of the features [N], or pixels, to unit vectors [N, D]."""
         if self._images is None:
             return self.network.embed_images(pixels)
         feature_NC = self._images.vectors[pixels]
@@ -180,7 +180,7 @@ class CachedEncoders:
         return feature_NC
 
     def embed_texts(self, inputs: Inputs) -> Tensor:
-        """Places, or tokens, to unit vectors [N, D]."""
+        """Map rows of the features, or tokens, to unit vectors [N, D]."""
         if self._texts is None:
             return self.network.embed_texts(inputs)
         feature_NC = self._texts.vectors[inputs["place_N"]]
@@ -189,138 +189,140 @@ class CachedEncoders:
         return feature_NC
 
     def encoder(self, name: str) -> DualEncoder:
-        """A copy of the weights as they are now."""
+        """Return a copy of the current weights as an encoder."""
         return self.network.encoder(name)
 
-    def beside(self, encoder: DualEncoder) -> CachedEncoders:
-        """Another model on the same features, for losses that compare with the start."""
+    def with_model(self, encoder: DualEncoder) -> CachedEncoders:
+        """Put another model on the same features, for losses that compare with the start."""
         network = make_trainable(encoder, device=self._device)
         return CachedEncoders(network, images=self._images, texts=self._texts)
 
 
 class CachedReads:
-    """An image or a text is its row among cached features, where there are some."""
+    """Prepares an image or a text as its row among cached features, where there are any."""
 
     def __init__(
-        self, plain: Reads, images: FeatureTable | None, texts: FeatureTable | None
+        self, preparation: Reads, images: FeatureTable | None, texts: FeatureTable | None
     ) -> None:
-        """Rows only: features stay with the encoders and are sent to no worker.
+        """Take the rows only, so that features are not sent to workers.
 
-        `plain` prepares what has no features.
+        `preparation` prepares inputs without features.
         """
-        self._plain = plain
+        self._preparation = preparation
         self._images = None if images is None else images.row_of
         self._damaged = {} if images is None else images.damaged
         self._texts = None if texts is None else texts.row_of
 
     def prepare(self, image: Image) -> Tensor:
-        """As the encoders want pixels."""
-        return self._plain.prepare(image)
+        """Prepare the pixels of an image."""
+        return self._preparation.prepare(image)
 
-    def kept(self, image: ImageSource) -> Tensor:
-        """A row, or pixels where the image encoder is trained."""
+    def read_cached(self, image: ImageSource) -> Tensor:
+        """Return the row of an image, or its pixels if images have no features."""
         if self._images is None:
             return self.prepare(image.open())
         row = self._images.get(image.name)
         if row is None:
-            why = self._damaged.get(image.name, "it is not in the collection")
-            raise ValueError(f"no features of {image.name} are kept: {why}")
+            reason = self._damaged.get(image.name, "it is not in the collection")
+            raise ValueError(f"no features of {image.name} are cached: {reason}")
         return torch.tensor(row)
 
     def tokenize(self, captions: Sequence[str]) -> Inputs:
-        """Rows, or tokens where the text encoder is trained."""
+        """Return the rows of captions, or tokens if texts have no features."""
         if self._texts is None:
-            return self._plain.tokenize(captions)
-        return {"place_N": torch.tensor([self._texts[one] for one in captions])}
+            return self._preparation.tokenize(captions)
+        return {"place_N": torch.tensor([self._texts[caption] for caption in captions])}
 
     def count_tokens(self, captions: Sequence[str]) -> list[int]:
-        """Before cutting, special ones included."""
-        return self._plain.count_tokens(captions)
+        """Return the number of tokens before truncation, special ones included."""
+        return self._preparation.count_tokens(captions)
 
 
 def image_table(
     model: DualEncoder, images: Sequence[ImageSource], cache: Path | None, progress: Progress
 ) -> FeatureTable:
-    """Features of each by name; computed where the cache does not have them."""
+    """Return the features of images by name; computes those that the cache does not have."""
     key_of = {image.name: image.key for image in images}
     image_of = {key_of[image.name]: image for image in images}
-    rows = _rows(model, "image", cache, progress)
+    store = _open_cache(model, "image", cache, progress)
     damaged = extract_images(
         model,
         image_of,
-        batches_of(rows.missing(image_of), IMAGES),
-        lambda pixels: _in_passes(pixels, _features(model, "image"), model.device),
-        lambda keys, vector_NC: rows.put(keys, {VECTOR: vector_NC}),
+        batches_of(store.missing(image_of), IMAGES),
+        lambda pixels: _in_batches(pixels, _features(model, "image"), model.device),
+        lambda keys, vector_NC: store.put(keys, {VECTOR: vector_NC}),
         label="features of images",
         progress=progress,
     )
     reasons = {name: damaged[key] for name, key in key_of.items() if key in damaged}
-    return _table({n: key for n, key in key_of.items() if n not in reasons}, rows, reasons)
+    return _table(
+        {name: key for name, key in key_of.items() if name not in reasons}, store, reasons
+    )
 
 
 def text_table(
     model: DualEncoder, texts: Sequence[str], cache: Path | None, progress: Progress
 ) -> FeatureTable:
-    """Features of each; computed where the cache does not have them."""
+    """Return the features of texts; computes those that the cache does not have."""
     key_of = {text: text_key(text) for text in texts}
-    rows = _rows(model, "text", cache, progress)
-    missing = set(rows.missing(key_of.values()))
+    store = _open_cache(model, "text", cache, progress)
+    missing = set(store.missing(key_of.values()))
     text_of = {key: text for text, key in key_of.items() if key in missing}
     extract_texts(
         model,
         text_of,
         batches_of_one_length(model, text_of, TEXTS),
-        lambda some: _in_passes(some, _features(model, "text"), model.device),
-        lambda keys, vector_NC: rows.put(keys, {VECTOR: vector_NC}),
+        lambda captions: _in_batches(captions, _features(model, "text"), model.device),
+        lambda keys, vector_NC: store.put(keys, {VECTOR: vector_NC}),
         label="features of captions",
         progress=progress,
     )
-    return _table(key_of, rows)
+    return _table(key_of, store)
 
 
-def _in_passes(inputs: Tensor | list[str], run: Callable[..., Tensor], device: str) -> Tensor:
-    """Rows of all inputs, from passes of one size; the last repeats its last input."""
+def _in_batches(inputs: Tensor | list[str], run: Callable[..., Tensor], device: str) -> Tensor:
+    """Run inputs in batches of one size; the last batch is padded with its last input."""
     size = SLICE if device == "cpu" else SLICE_CUDA
-    found = []
-    for at in range(0, len(inputs), size):
-        part = inputs[at : at + size]
-        rest = size - len(part)
+    outputs = []
+    for start in range(0, len(inputs), size):
+        part = inputs[start : start + size]
+        padding = size - len(part)
         if isinstance(part, list):
-            rows = run([*part, *part[-1:] * rest])
+            rows = run([*part, *part[-1:] * padding])
         else:
-            rows = run(torch.cat([part, part[-1:].expand(rest, *part.shape[1:])]))
-        found.append(rows[: len(part)].cpu())
-    return torch.cat(found)
+            rows = run(torch.cat([part, part[-1:].expand(padding, *part.shape[1:])]))
+        outputs.append(rows[: len(part)].cpu())
+    return torch.cat(outputs)
 
 
 def _table(
-    key_of: Mapping[str, str], rows: TensorCache, damaged: Mapping[str, str] | None = None
+    key_of: Mapping[str, str], store: TensorCache, damaged: Mapping[str, str] | None = None
 ) -> FeatureTable:
-    """Rows in the order of the names; two names of one content share a row."""
+    """Make a table of cached features; names with the same content share a row."""
     keys = list(dict.fromkeys(key_of.values()))
     if not keys:
         raise UnbagError("no image can be opened", expected="at least one, to train on")
     row_of = {key: row for row, key in enumerate(keys)}
     return FeatureTable(
-        {name: row_of[key] for name, key in key_of.items()}, rows.get(keys), damaged or {}
+        {name: row_of[key] for name, key in key_of.items()}, store.get(keys), damaged or {}
     )
 
 
 def _features(model: DualEncoder, encoder: EncoderName) -> Callable[..., Tensor]:
-    """What the head of an encoder is given, or the vectors of an encoder without one."""
+    """Return the function for the input of an encoder's head, or for vectors if it has no head."""
     if isinstance(model, PartEncoder):
         return model.image_features if encoder == "image" else model.text_features
     return model.encode_images if encoder == "image" else model.encode_texts
 
 
-def _width(model: DualEncoder, encoder: EncoderName) -> int:
-    """Numbers of an image or a text, found by trying one."""
+def _feature_width(model: DualEncoder, encoder: EncoderName) -> int:
+    """Return the number of features of an image or a text, by running one."""
     grey = PilImage.new("RGB", (64, 64), (128, 128, 128))
     inputs = model.prepare(grey)[None] if encoder == "image" else ["a"]
     return int(_features(model, encoder)(inputs).shape[1])
 
 
-def _rows(
+def _open_cache(
     model: DualEncoder, encoder: EncoderName, cache: Path | None, progress: Progress
 ) -> TensorCache:
     if cache is None:

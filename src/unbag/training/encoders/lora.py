@@ -1,9 +1,9 @@
 """Add LoRA matrices to the trainable blocks of a model, and merge them into its weights again.
 
-peft puts two narrow matrices beside each linear layer of the blocks. Attention of open_clip keeps
+peft adds two narrow matrices to each linear layer of the blocks. Attention in open_clip holds
 query, key and value in one bare weight, which peft would add to and subtract from at every pass,
-rounding the frozen weight each time. So it is first written as two linear layers; merging writes
-it back under its own names.
+rounding the frozen weight each time. So it is first rewritten as two linear layers; merging
+restores the original module.
 
 Dimensions: N inputs, L tokens or patches, W width, H heads, E width of a head.
 """
@@ -20,32 +20,34 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from unbag.errors import UnbagError
-from unbag.training.encoders.base import Trainable, modules_of, open_share
+from unbag.training.encoders.base import Trainable, modules_of, trainable_summary
 from unbag.training.recipes import Lora
 
 Model = TypeVar("Model", bound=nn.Module)
 
 
 def add_lora(trainable: Trainable, lora: Lora) -> str:
-    """Freeze all but temperature and connector, and add matrices to the blocks that were open.
+    """Freeze all but temperature and connector, and add LoRA matrices to the trainable blocks.
 
-    Called after `apply_freeze`: what is frozen gets none. Gives a summary in words.
+    Called after `apply_freeze`; frozen layers get no matrices. Returns a summary.
     """
-    _peft()  # Before anything is changed.
-    for name, module in list(_open_blocks(trainable)):
+    _peft()  # Raise before anything is changed.
+    for name, module in list(_trainable_modules(trainable)):
         if SplitAttention.can_hold(module):
             assert isinstance(module, nn.MultiheadAttention)
-            _put(trainable.module, name, SplitAttention(module))
-    targets = [name for name, module in _open_blocks(trainable) if isinstance(module, nn.Linear)]
+            _replace(trainable.module, name, SplitAttention(module))
+    targets = [
+        name for name, module in _trainable_modules(trainable) if isinstance(module, nn.Linear)
+    ]
     if not targets:
         raise UnbagError(
-            f"{trainable.name} has no linear layer in a block that is open",
-            expected="attention or MLP layers to put small matrices beside",
+            f"{trainable.name} has no linear layer in a trainable block",
+            expected="attention or MLP layers to add small matrices to",
             hint="freeze fewer layers, or train without lora",
         )
-    # The connector of a joined model has to be trained whole: it starts from nothing.
-    apart = (*trainable.temperature, *getattr(trainable, "always_open", ()))
-    kept_open = [weight for weight in apart if weight.requires_grad]
+    # All of the connector of a joined model must be trained: it was never trained before.
+    exempt = (*trainable.temperature, *getattr(trainable, "always_trainable", ()))
+    unfrozen = [weight for weight in exempt if weight.requires_grad]
     device = next(trainable.module.parameters()).device
     inject_lora(
         trainable.module,
@@ -55,57 +57,59 @@ def add_lora(trainable: Trainable, lora: Lora) -> str:
         lora_dropout=lora.dropout,
     )
     trainable.module.to(device)
-    for weight in kept_open:
+    for weight in unfrozen:
         weight.requires_grad_(True)
-    return f"lora of rank {lora.rank} beside {len(targets)} linear layers; {open_share(trainable)}"
+    return (
+        f"lora of rank {lora.rank} in {len(targets)} linear layers; {trainable_summary(trainable)}"
+    )
 
 
 def inject_lora(
     module: nn.Module, targets: Sequence[str], *, hint: str = "", **options: object
 ) -> None:
-    """Put small matrices beside the linear layers of these names; options of peft's LoraConfig."""
+    """Add LoRA matrices to the linear layers of these names; `options` are peft's LoraConfig."""
     peft = _peft(hint)
-    # As a pattern: of a list, peft takes every name that ends in one, so of both encoders.
+    # A pattern: with a list, peft also takes every name that ends in one, so of both encoders.
     pattern = "|".join(map(re.escape, targets))
     config = peft.LoraConfig(target_modules=pattern, bias="none", **options)
     peft.inject_adapter_in_model(config, module)
 
 
 def merged(module: Model) -> Model:
-    """A copy with plain weights under their own names; a plain copy if nothing was added."""
-    found = deepcopy(module)
-    for name, part in list(found.named_modules()):
+    """Return a copy with LoRA merged into weights under their original names."""
+    merged_module = deepcopy(module)
+    for name, part in list(merged_module.named_modules()):
         if hasattr(part, "lora_A") and hasattr(part, "base_layer"):
             part.merge()
-            _put(found, name, part.get_base_layer())
-    for name, part in list(found.named_modules()):
+            _replace(merged_module, name, part.get_base_layer())
+    for name, part in list(merged_module.named_modules()):
         if isinstance(part, SplitAttention):
-            _put(found, name, part.whole())
-    return found
+            _replace(merged_module, name, part.whole())
+    return merged_module
 
 
 class SplitAttention(nn.Module):
-    """`nn.MultiheadAttention` of queries with themselves, as layers that peft can wrap."""
+    """`nn.MultiheadAttention` for self-attention, as linear layers that peft can wrap."""
 
-    def __init__(self, whole: nn.MultiheadAttention) -> None:
-        """Takes its very weights; nothing is copied."""
+    def __init__(self, attention: nn.MultiheadAttention) -> None:
+        """Use the weights of `attention` without copying them."""
         super().__init__()
-        self.shape = (whole.num_heads, whole.dropout, whole.batch_first)
-        has_bias = whole.in_proj_bias is not None
-        width = whole.embed_dim
+        self.shape = (attention.num_heads, attention.dropout, attention.batch_first)
+        has_bias = attention.in_proj_bias is not None
+        width = attention.embed_dim
         self.in_proj = nn.Linear(width, 3 * width, bias=has_bias, device="meta")
-        self.in_proj.weight = whole.in_proj_weight
+        self.in_proj.weight = attention.in_proj_weight
         if has_bias:
-            self.in_proj.bias = whole.in_proj_bias
+            self.in_proj.bias = attention.in_proj_bias
         self.out_proj = nn.Linear(width, width, bias=has_bias, device="meta")
-        self.out_proj.weight = whole.out_proj.weight
+        self.out_proj.weight = attention.out_proj.weight
         if has_bias:
-            self.out_proj.bias = whole.out_proj.bias
-        self.train(whole.training)
+            self.out_proj.bias = attention.out_proj.bias
+        self.train(attention.training)
 
     @staticmethod
     def can_hold(module: nn.Module) -> bool:
-        """Plain self-attention: one width, no extra keys."""
+        """Return whether a module is plain self-attention: one width, no extra keys."""
         return (
             type(module) is nn.MultiheadAttention
             and module.in_proj_weight is not None
@@ -122,7 +126,7 @@ class SplitAttention(nn.Module):
         need_weights: bool = False,
         attn_mask: Tensor | None = None,
     ) -> tuple[Tensor, None]:
-        """As the whole one, for what open_clip asks of it."""
+        """Compute self-attention with the arguments that open_clip uses."""
         assert query is key
         assert key is value
         assert not need_weights
@@ -140,10 +144,10 @@ class SplitAttention(nn.Module):
         return (out_NLW if is_batch_first else out_NLW.transpose(0, 1)), None
 
     def whole(self) -> nn.MultiheadAttention:
-        """Back, with the weights as they are now."""
+        """Return the original kind of module with the current weights."""
         heads, dropout, is_batch_first = self.shape
         has_bias = self.in_proj.bias is not None
-        found = nn.MultiheadAttention(
+        attention = nn.MultiheadAttention(
             self.out_proj.out_features,
             heads,
             dropout=dropout,
@@ -153,25 +157,27 @@ class SplitAttention(nn.Module):
         )
         weight = self.in_proj.weight
         assert isinstance(weight, nn.Parameter)
-        found.in_proj_weight = weight
-        found.out_proj.weight = self.out_proj.weight
+        attention.in_proj_weight = weight
+        attention.out_proj.weight = self.out_proj.weight
         if has_bias:
-            found.in_proj_bias = self.in_proj.bias
-            found.out_proj.bias = self.out_proj.bias
-        return found.train(self.training)
+            attention.in_proj_bias = self.in_proj.bias
+            attention.out_proj.bias = self.out_proj.bias
+        return attention.train(self.training)
 
 
-def _open_blocks(trainable: Trainable) -> Iterator[tuple[str, nn.Module]]:
-    """Modules of the blocks, by their names in the model, whose own weights are open."""
+def _trainable_modules(trainable: Trainable) -> Iterator[tuple[str, nn.Module]]:
+    """Yield name and module of those modules in blocks that have trainable weights."""
     layers = (*trainable.image_layers[1:-1], *trainable.text_layers[1:-1])
     inside = {id(part) for block in modules_of(layers) for part in block.modules()}
     for name, module in trainable.module.named_modules():
-        own = [weight for weight in module.parameters(recurse=False) if weight.requires_grad]
-        if id(module) in inside and own:
+        trainable_weights = [
+            weight for weight in module.parameters(recurse=False) if weight.requires_grad
+        ]
+        if id(module) in inside and trainable_weights:
             yield name, module
 
 
-def _put(module: nn.Module, name: str, part: nn.Module) -> None:
+def _replace(module: nn.Module, name: str, part: nn.Module) -> None:
     owner, _, last = name.rpartition(".")
     setattr(module.get_submodule(owner), last, part)
 

@@ -1,4 +1,4 @@
-"""Read a written folder with its plain library, and check that it agrees with the model.
+"""Load an exported folder with its library, and check that it agrees with the model.
 
 Dimensions: N images or captions, D joint space.
 """
@@ -27,50 +27,53 @@ if TYPE_CHECKING:
 
 
 LIMIT = 1e-5
-"""Largest difference of a number of two unit vectors that both libraries may have by rounding."""
+"""Largest difference between unit vectors of both libraries that rounding explains."""
 LIMIT_ON_DEVICE = 1e-4
-"""On a GPU, which picks its kernels, and with them the rounding, by the shape of a product."""
+"""The same on a GPU, where kernels and so the rounding depend on the shape of a product."""
 
 
 def agreement(
     encoder: DualEncoder,
-    again: Again,
+    reloaded: ReloadedModel,
     *,
-    own: Again,
+    own: ReloadedModel,
     what: str,
     captions: Sequence[str] = ORDINARY,
 ) -> Agreement:
-    """Compare, or raise; `own` is the form that prepares images as the model does."""
-    images = drawn(side=int(encoder.prepare(_image((64, 64))).shape[-1]))
-    mine_ND = encoder.encode_images(torch.stack([encoder.prepare(one) for one in images]))
-    prepared = torch.stack([own.prepare(one) for one in images])
-    apart = max(
-        _apart(again.encode_images(prepared), mine_ND),
-        _apart(again.encode_texts(captions), encoder.encode_texts(captions)),
+    """Compare an encoder with its reloaded form; UnbagError if their vectors differ.
+
+    `own` is the form that prepares images as the encoder does; `what` names the form in errors.
+    """
+    images = test_images(side=int(encoder.prepare(_image((64, 64))).shape[-1]))
+    expected_ND = encoder.encode_images(torch.stack([encoder.prepare(image) for image in images]))
+    prepared = torch.stack([own.prepare(image) for image in images])
+    difference = max(
+        _max_difference(reloaded.encode_images(prepared), expected_ND),
+        _max_difference(reloaded.encode_texts(captions), encoder.encode_texts(captions)),
     )
     limit = LIMIT if encoder.device == "cpu" else LIMIT_ON_DEVICE
-    if not apart < limit:
+    if not difference < limit:
         raise UnbagError(
-            f"the form of {encoder.name} for {what} gives other vectors: a number differs by "
-            f"{apart:.1e}",
+            f"the form of {encoder.name} for {what} computes different vectors: a number differs "
+            f"by {difference:.1e}",
             expected=f"less than {limit:.0e}; nothing was written",
-            hint="this is a fault of unbag or of a library's version: please report it",
+            hint="this is a bug of unbag or of a library's version: please report it",
         )
-    if again is own:
-        return Agreement(apart)
-    pixels = torch.stack([again.prepare(one) for one in images])
-    cosine_N = (again.encode_images(pixels) * mine_ND).sum(dim=-1)
-    assert isinstance(again, PlainForm)
-    # In levels of 255, by the spread that both libraries divide by.
-    spread = torch.tensor(again.std)[:, None, None]
+    if reloaded is own:
+        return Agreement(difference)
+    pixels = torch.stack([reloaded.prepare(image) for image in images])
+    cosine_N = (reloaded.encode_images(pixels) * expected_ND).sum(dim=-1)
+    assert isinstance(reloaded, LibraryModel)
+    # In units of 1/255, by the standard deviation that both libraries divide by.
+    spread = torch.tensor(reloaded.std)[:, None, None]
     levels = float(((pixels - prepared) * spread).abs().max()) * 255
-    return Agreement(apart, levels, float(cosine_N.min().clamp(max=1)))
+    return Agreement(difference, levels, float(cosine_N.min().clamp(max=1)))
 
 
-def drawn(*, side: int) -> list[Image]:
-    """Images wider, higher and smaller than an encoder takes, with edges and gradients.
+def test_images(*, side: int) -> list[Image]:
+    """Draw images with edges and gradients: wider, higher and smaller than an encoder takes.
 
-    The last is cut by three columns: open_clip takes two of them from the left, transformers one.
+    The last is cropped by three columns: open_clip removes two on the left, transformers one.
     """
     sizes = ((640, 480), (431, 577), (90, 60), (336, 336), (2 * side + 6, 2 * side))
     return [_image(size) for size in sizes]
@@ -80,34 +83,34 @@ def _image(size: tuple[int, int]) -> Image:
     from PIL import Image as Images
     from PIL import ImageDraw
 
-    wide, high = size
+    width, height = size
     grey = Images.linear_gradient("L").resize(size)
     image = Images.merge("RGB", (grey, grey.transpose(Images.Transpose.ROTATE_180), grey))
     pen = ImageDraw.Draw(image)
-    pen.rectangle((wide // 8, high // 5, wide // 2, high // 2), fill=(210, 40, 30))
-    pen.ellipse((wide // 3, high // 3, wide - 9, high - 5), fill=(30, 70, 220))
+    pen.rectangle((width // 8, height // 5, width // 2, height // 2), fill=(210, 40, 30))
+    pen.ellipse((width // 3, height // 3, width - 9, height - 5), fill=(30, 70, 220))
     return image
 
 
-def _apart(one: Tensor, other: Tensor) -> float:
-    return float((one - other).abs().max())
+def _max_difference(first: Tensor, second: Tensor) -> float:
+    return float((first - second).abs().max())
 
 
-class Again(Protocol):
-    """A model as its library reads it from disk."""
+class ReloadedModel(Protocol):
+    """A model as its library loads it from disk."""
 
     def prepare(self, image: Image, /) -> Tensor:
-        """Pixels, as the library prepares them."""
+        """Prepare the pixels of an image as the library does."""
 
     def encode_images(self, pixels: Tensor) -> Tensor:
-        """Unit vectors [N, D]."""
+        """Return unit vectors [N, D]."""
 
     def encode_texts(self, captions: Sequence[str]) -> Tensor:
-        """Unit vectors [N, D]."""
+        """Return unit vectors [N, D]."""
 
 
-def read_open_clip(folder: Path, *, device: str) -> Again:
-    """`open_clip.create_model_and_transforms` on the folder."""
+def read_open_clip(folder: Path, *, device: str) -> ReloadedModel:
+    """Load the folder with `open_clip.create_model_and_transforms`."""
     name = f"local-dir:{folder}"
     try:
         with catch_warnings():
@@ -115,9 +118,9 @@ def read_open_clip(folder: Path, *, device: str) -> Again:
             model, _, transform = library().create_model_and_transforms(name, device=device)
             tokenize = library().get_tokenizer(name)
     except Exception as error:
-        # Old versions take the name for that of an architecture; new ones raise many kinds.
+        # Old versions mistake the name for an architecture; new ones raise many kinds of errors.
         raise _unreadable("open_clip", said_by(error)) from error
-    return PlainForm(
+    return LibraryModel(
         transform,
         lambda pixels: model.encode_image(pixels.to(device)),
         lambda captions: model.encode_text(tokenize(captions).to(device)),
@@ -126,28 +129,28 @@ def read_open_clip(folder: Path, *, device: str) -> Again:
 
 
 @dataclass(frozen=True, eq=False)
-class PlainForm:
-    """As anybody loads it, captions at full length."""
+class LibraryModel:
+    """A model as any user of its library loads it, with captions at full length."""
 
     prepare: Callable[[Image], Tensor]
     image_features: Callable[[Tensor], Any]
     text_features: Callable[[list[str]], Any]
     std: Sequence[float]
-    """By which prepared images are divided."""
+    """Standard deviation that prepared images are divided by."""
 
     @torch.inference_mode()
     def encode_images(self, pixels: Tensor) -> Tensor:
-        """Unit vectors [N, D]."""
-        return _unit(self.image_features(pixels))
+        """Return unit vectors [N, D]."""
+        return _unit_vectors(self.image_features(pixels))
 
     @torch.inference_mode()
     def encode_texts(self, captions: Sequence[str]) -> Tensor:
-        """Unit vectors [N, D]."""
-        return _unit(self.text_features(list(captions)))
+        """Return unit vectors [N, D]."""
+        return _unit_vectors(self.text_features(list(captions)))
 
 
-def read_transformers(folder: Path, *, device: str, is_clip: bool) -> Again:
-    """`transformers.CLIPModel.from_pretrained`; other kinds as `hf:` reads them."""
+def read_transformers(folder: Path, *, device: str, is_clip: bool) -> ReloadedModel:
+    """Load the folder with `transformers.CLIPModel`, or another kind of model as `hf:` does."""
     from transformers import AutoTokenizer, CLIPModel
 
     from unbag.models.huggingface import loading as hf
@@ -155,14 +158,14 @@ def read_transformers(folder: Path, *, device: str, is_clip: bool) -> Again:
     try:
         with quietly():
             if not is_clip:
-                found = hf.load(str(folder), device=device)
-                assert isinstance(found, DualEncoder)
-                return found
+                encoder = hf.load(str(folder), device=device)
+                assert isinstance(encoder, DualEncoder)
+                return encoder
             model: Any = CLIPModel.from_pretrained(folder)
             processor = read_image_processor(HfSource(str(folder)))
             tokenizer = AutoTokenizer.from_pretrained(folder)
     except Exception as error:
-        # Readers of transformers raise anything.
+        # transformers raises any kind of error.
         raise _unreadable("transformers", said_by(error)) from error
     model = model.to(device).eval()
 
@@ -170,7 +173,7 @@ def read_transformers(folder: Path, *, device: str, is_clip: bool) -> Again:
         inputs = tokenizer(captions, padding="max_length", truncation=True, return_tensors="pt")
         return model.get_text_features(**inputs.to(device))
 
-    return PlainForm(
+    return LibraryModel(
         lambda image: processor(images=image, return_tensors="pt")["pixel_values"][0],
         lambda pixels: model.get_image_features(pixel_values=pixels.to(device)),
         text_features,
@@ -178,15 +181,15 @@ def read_transformers(folder: Path, *, device: str, is_clip: bool) -> Again:
     )
 
 
-def _unit(found: Any) -> Tensor:
-    """Version 4 of transformers gives the vectors, 5 an output that holds them."""
-    vector: Tensor = found if isinstance(found, torch.Tensor) else found.pooler_output
+def _unit_vectors(output: Any) -> Tensor:
+    """Normalize the output of a model: transformers 4 returns vectors, 5 an object with them."""
+    vector: Tensor = output if isinstance(output, torch.Tensor) else output.pooler_output
     return unit_vectors(vector)
 
 
-def _unreadable(name: str, why: str) -> UnbagError:
+def _unreadable(name: str, reason: str) -> UnbagError:
     return UnbagError(
-        f"{name} cannot read what was written for it: {why}",
+        f"{name} cannot load what was written for it: {reason}",
         expected="open_clip_torch 3 or later, transformers 4.50 or later; nothing was written",
         hint="install a newer version of it",
     )

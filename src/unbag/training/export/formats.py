@@ -46,66 +46,68 @@ if TYPE_CHECKING:
 OPEN_CLIP_WEIGHTS = "open_clip_model.safetensors"
 
 
-def said_of_joined(encoder: JoinedEncoder) -> str:
-    """For the card: what the folder holds, and what must be found beside it."""
+def joined_contents(encoder: JoinedEncoder) -> str:
+    """Describe, for the card, what the folder of a joined model holds and what else it needs."""
     changed = encoder.changed
-    inside = _trained(f" and of {encoder.origin.image}", changed.image)
-    inside += _trained(f" and of {encoder.origin.text}", changed.text)
+    trained = _parameter_count(f" and of {encoder.origin.image}", changed.image)
+    trained += _parameter_count(f" and of {encoder.origin.text}", changed.text)
     origin = encoder.origin
     return (
-        f"The folder holds the connector{inside}. It needs both parts beside it, by the names in "
+        f"The folder holds the connector{trained}. It also needs both parts, by the names in "
         f"joined.json: `{origin.image}` ({origin.image_fingerprint}) and `{origin.text}` "
         f"({origin.text_fingerprint}); others are refused."
     )
 
 
-def _trained(what: str, weights: Mapping[str, Tensor]) -> str:
-    numbers = sum(weight.numel() for weight in weights.values())
-    return f"{what} {numbers:,} numbers that were trained" if weights else ""
+def _parameter_count(what: str, weights: Mapping[str, Tensor]) -> str:
+    count = sum(weight.numel() for weight in weights.values())
+    return f"{what} {count:,} trained parameters" if weights else ""
 
 
 _PARTS = {"picture": "EfficientNet-Lite0", "caption": "MiniLM"}
 
 
 def trained_parts(encoder: Photo) -> tuple[str, ...]:
-    """Encoders whose part is no longer as its package has it."""
+    """Return the encoders whose part differs from that of its package."""
     network = encoder.network
-    found = []
-    for name, now, first in (
+    names = []
+    for name, part, original in (
         ("picture", network.picture.part, image_part()),
         ("caption", network.caption.part, caption_part()[0]),
     ):
-        before = first.state_dict()
-        if any(not torch.equal(w.cpu(), before[key]) for key, w in now.state_dict().items()):
-            found.append(name)
-    return tuple(found)
+        state = original.state_dict()
+        if any(
+            not torch.equal(weight.cpu(), state[key]) for key, weight in part.state_dict().items()
+        ):
+            names.append(name)
+    return tuple(names)
 
 
-def said_of_parts(encoder: Photo) -> str:
-    """For the card: what the file holds, and what must be installed beside it."""
+def photo_contents(encoder: Photo) -> str:
+    """Describe, for the card, what the file of a photo model holds and what must be installed."""
     trained = trained_parts(encoder)
-    inside = "".join(f", {_PARTS[one]} as it was trained" for one in trained)
-    beside = [name for one, name in _PARTS.items() if one not in trained]
+    trained_text = "".join(f", {_PARTS[name]} as it was trained" for name in trained)
+    not_included = [package for name, package in _PARTS.items() if name not in trained]
     rest = (
-        f" {' and '.join(beside)} {'is' if len(beside) == 1 else 'are'} not in it."
-        if beside
+        f" {' and '.join(not_included)} {'is' if len(not_included) == 1 else 'are'} not in it."
+        if not_included
         else ""
     )
-    return f"The file holds two heads{inside}.{rest} It needs unbag[photo]: {parts_said()}."
+    return f"The file holds two heads{trained_text}.{rest} It needs unbag[photo]: {parts_said()}."
 
 
 def write_own_open_clip(encoder: OpenClip, folder: Path) -> None:
-    """As `open_clip.push_to_hf_hub` would, with the whole preparation."""
+    """Write an open_clip model as `open_clip.push_to_hf_hub` does, with all of its preparation."""
     if encoder.config is None or encoder.preparation is None:
         raise UnbagError(
-            f"{encoder.name} does not say open_clip's config and preparation of it",
+            f"{encoder.name} has no config or preparation of open_clip",
             expected="a model loaded by name, as open_clip:ARCH/TAG",
-            hint="give OpenClip(...) config and preparation",
+            hint="pass config and preparation to OpenClip(...)",
         )
     config = deepcopy(dict(encoder.config))
     tokenizer = encoder.tokenize
     if isinstance(tokenizer, HubTokenizer):
-        # For a folder open_clip reads the tokenizer from there if this is set to anything.
+        # If this key is set, open_clip loads the tokenizer from the folder.
         config["text_cfg"].setdefault("hf_tokenizer_name", encoder.name)
         with quietly():
             tokenizer.inner.tokenizer.save_pretrained(folder)
@@ -113,13 +115,13 @@ def write_own_open_clip(encoder: OpenClip, folder: Path) -> None:
 
 
 def write_transformers_from(encoder: OpenClip, folder: Path) -> None:
-    """The same CLIP for transformers; raises NoOtherFormError where that has no such model."""
+    """Write an open_clip CLIP for transformers; NoOtherFormError where that has no such model."""
     _need("transformers")
     from transformers import CLIPConfig, CLIPImageProcessor, CLIPModel
 
     assert encoder.config is not None
     assert encoder.preparation is not None
-    # The encoders first: where they have no form, that says more than the tokenizer.
+    # The config first: its errors say more than those of the tokenizer.
     config = to_transformers_config(encoder.config, end=encoder.tokenize.end or 0)
     if not isinstance(encoder.tokenize, ClipTokenizer):
         raise NoOtherFormError("its tokenizer is not CLIP's own")
@@ -128,17 +130,17 @@ def write_transformers_from(encoder: OpenClip, folder: Path) -> None:
     _check_words(encoder.tokenize.inner, tokenizer, encoder.context)
     with quietly(), torch.random.fork_rng(devices=[]):
         model = CLIPModel(CLIPConfig(**config))
-        model.load_state_dict(to_transformers(_plain(encoder.model.state_dict())))
+        model.load_state_dict(to_transformers(_cpu_copies(encoder.model.state_dict())))
         model.save_pretrained(folder)
         CLIPImageProcessor(**options).save_pretrained(folder)
         save_tokenizer(tokenizer, folder)
 
 
 def write_own_transformers(encoder: HfDual, folder: Path) -> None:
-    """As `save_pretrained` writes model, tokenizer and image processor."""
-    state = _plain(encoder.model.state_dict())
+    """Write model, tokenizer and image processor with `save_pretrained`."""
+    state = _cpu_copies(encoder.model.state_dict())
     if encoder.model_type == "clip":
-        # A bias that was trained beside it has no place in CLIPModel.
+        # CLIPModel has no place for a bias that was trained with it.
         state.pop(BIAS, None)
     with quietly():
         encoder.model.save_pretrained(folder, state_dict=state)
@@ -147,30 +149,33 @@ def write_own_transformers(encoder: HfDual, folder: Path) -> None:
 
 
 def write_open_clip_from(encoder: HfDual, folder: Path) -> None:
-    """The same CLIP for open_clip; raises NoOtherFormError where that has no such model."""
+    """Write a CLIP of transformers for open_clip; NoOtherFormError where that has no such model."""
     if encoder.model_type != "clip":
         raise NoOtherFormError(f"its kind is {encoder.model_type!r}, not 'clip'")
     _need("open_clip")
     config, tokenizer = encoder.model.config, encoder.captions.tokenizer
-    places = int(config.text_config.max_position_embeddings)
-    if encoder.context != places:
+    positions = int(config.text_config.max_position_embeddings)
+    if encoder.context != positions:
         raise NoOtherFormError(
-            f"its tokenizer cuts at {encoder.context} tokens, its text encoder has {places} places"
+            f"its tokenizer cuts at {encoder.context} tokens, its text encoder has {positions} "
+            "positions"
         )
     end = int(tokenizer("a")["input_ids"][-1])
     largest = max(tokenizer.get_vocab().values())
-    made = to_open_clip_config(config, end=end, largest=largest)
-    side = int(made["vision_cfg"]["image_size"])
+    open_clip_config = to_open_clip_config(config, end=end, largest=largest)
+    side = int(open_clip_config["vision_cfg"]["image_size"])
     preparation = to_preparation(encoder.images.processor, side=side)
     if not is_clips_own(encoder):
-        made["text_cfg"]["hf_tokenizer_name"] = encoder.name
+        open_clip_config["text_cfg"]["hf_tokenizer_name"] = encoder.name
         with quietly():
             save_tokenizer(tokenizer, folder)
-    _write_open_clip(folder, made, preparation, to_open_clip(encoder.model.state_dict()))
+    _write_open_clip(
+        folder, open_clip_config, preparation, to_open_clip(encoder.model.state_dict())
+    )
 
 
 def is_clips_own(encoder: HfDual) -> bool:
-    """Whether open_clip's own tokenizer gives the same ids."""
+    """Return whether open_clip's own tokenizer returns the same ids."""
     if encoder.captions.vocabulary != ROWS:
         return False
     simple, tokenizer = simple_tokenizer(encoder.context), encoder.captions.tokenizer
@@ -178,9 +183,11 @@ def is_clips_own(encoder: HfDual) -> bool:
 
 
 def _check_words(simple: Any, tokenizer: Any, context: int) -> None:
-    odd = differing(simple, tokenizer, ORDINARY, context=context)
-    if odd:
-        raise NoOtherFormError(f"its tokenizer splits {odd[0][:40]!r} in another way")
+    differing_captions = differing(simple, tokenizer, ORDINARY, context=context)
+    if differing_captions:
+        raise NoOtherFormError(
+            f"its tokenizer splits {differing_captions[0][:40]!r} in another way"
+        )
 
 
 def _write_open_clip(
@@ -189,17 +196,17 @@ def _write_open_clip(
     preparation: Mapping[str, Any],
     state: Mapping[str, Tensor],
 ) -> None:
-    plain = _plain(state)
-    if BIAS in plain:
-        # Without it open_clip makes no place for the bias and cannot load the weights.
-        config.setdefault("init_logit_bias", float(plain[BIAS]))
-    said = {"model_cfg": config, "preprocess_cfg": dict(preparation)}
-    (folder / CONFIG).write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
-    save_file(plain, folder / OPEN_CLIP_WEIGHTS, metadata={"format": "pt"})
+    weights = _cpu_copies(state)
+    if BIAS in weights:
+        # Without this key, open_clip creates no bias and cannot load the weights.
+        config.setdefault("init_logit_bias", float(weights[BIAS]))
+    settings = {"model_cfg": config, "preprocess_cfg": dict(preparation)}
+    (folder / CONFIG).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+    save_file(weights, folder / OPEN_CLIP_WEIGHTS, metadata={"format": "pt"})
 
 
-def _plain(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """On the CPU, each tensor with memory of its own, as safetensors wants them."""
+def _cpu_copies(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Copy tensors to the CPU, each with its own memory, as safetensors requires."""
     return {name: value.detach().cpu().contiguous().clone() for name, value in state.items()}
 
 
