@@ -31,7 +31,7 @@ from unbag_lab.verdict import (
     Verdict,
     absent,
     all_absent,
-    coin_controls,
+    controls_at_chance,
     effect_text,
     judge_claims,
     tally,
@@ -154,7 +154,7 @@ def _rows(verdict: Verdict, results: Sequence[ArmResult]) -> list[tuple[str, ...
         f"[`{name}`](claims/{name}.md) {MARKS[verdict.word]} **{verdict.said}**<br>"
         f"*{verdict.claim.statement}*"
     )
-    if coin_controls(verdict.claim, results):
+    if controls_at_chance(verdict.claim, results):
         first += "<br>Mind: brittleness is compared with that of a coin, which could only fall."
     if why_none := all_absent(verdict, results):
         return [(first, why_none, "")]

@@ -40,7 +40,7 @@ PANELS = {
     "unseen: original": "kinds not seen",
     "text to image R@1": "text to image R@1 among 491",
 }
-LOCKS = {"": "all open", "-locked": "image part locked", "-heads": "heads only"}
+LOCKS = {"": "both trainable", "-locked": "image encoder frozen", "-heads": "heads only"}
 COLOURS = {"": "#0072b2", "-locked": "#d55e00", "-heads": "#007a5a"}
 ORDER = ("any of the four", "nouns, adjectives", "all but these", "within trigrams", "trigrams")
 CURVE = {**PANELS, ORDER_METRICS[0]: "order precision"}

@@ -10,7 +10,7 @@ from unbag_lab.bases import missing_bases
 from unbag_lab.claims import ArmKey, all_claims
 from unbag_lab.experiments.photos import without_photographs
 from unbag_lab.experiments.readers import READERS
-from unbag_lab.plan import find_experiment, find_wish
+from unbag_lab.plan import find_experiment, find_request
 
 DOCS = Path(__file__).parents[1] / "docs"
 LONG = {"decoder-long": 6, "decoder-cls-long": 8, "vlm2vec-long": 1, "pooled-long": 5, "base": 3,
@@ -69,7 +69,7 @@ def estimated(arms: Iterable[ArmKey], *bases: str) -> tuple[str, str]:
 
 def arms_of_a_base() -> tuple[ArmKey, ...]:
     """All that claims about the world need."""
-    wish = find_wish(["all"], find=find_experiment)
+    wish = find_request(["all"], find=find_experiment)
     return tuple(without_photographs(wish, ["all"])[0].arms)
 
 

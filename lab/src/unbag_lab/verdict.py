@@ -258,17 +258,17 @@ def minds(claim: Claim, results: Sequence[ArmResult]) -> list[str]:
         places = "; ".join(f"`{arm}` on {', '.join(bases)}" for arm, bases in at_chance.items())
         names = " and ".join(f"`{name}`" for name in QUADS)
         texts.append(
-            "Mind: some readers learned fixed examples by heart and yet, trained, are within "
-            f"sampling noise of chance on both {names}: {places}. A reader that tells nothing "
-            "apart says little of what it reads, and so does an effect averaged over such bases."
+            "Mind: some readers fit the fixed examples, but after training they are within "
+            f"sampling noise of chance on both {names}: {places}. A reader at chance shows little "
+            "about the features it reads, and so does an effect averaged over such bases."
         )
     if coin_numbers := controls_at_chance(claim, results):
         places = ", ".join(f"`{number.arm}` on `{number.benchmark}`" for number in coin_numbers)
         texts.append(
-            f"Mind: what brittleness is compared with is a coin ({places}, within sampling noise "
-            "of chance on every base), and a coin is as brittle as can be. Whatever teaches the "
-            "benchmark lowers brittleness, so that it rises could hardly come out there. What is "
-            "told apart before the repair stands beside."
+            f"Mind: brittleness is compared with that of a coin ({places}, within sampling noise "
+            "of chance on every base), and a coin is as brittle as can be. Any training on the "
+            "benchmark lowers brittleness, so a rise could hardly come out there. The accuracy "
+            "before the repair is listed beside it."
         )
     return texts
 

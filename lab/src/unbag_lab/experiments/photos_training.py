@@ -451,9 +451,9 @@ FEWEST = 20
 """Triples that a group needs for its numbers to be shown."""
 ARMS = tuple(name for name in PUBLISHED_REPAIRS if name != CONTROL)
 LOCKED = {
-    "": "All open",
-    "-locked": "Image part locked",
-    "-heads": "Both parts locked, heads open",
+    "": "Both encoders trainable",
+    "-locked": "Image encoder frozen",
+    "-heads": "Both encoders frozen, heads trainable",
 }
 RECALLS = ("text to image R@1", "text to image R@5", "image to text R@1", "image to text R@5")
 SHOWN = (

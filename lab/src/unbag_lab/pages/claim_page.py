@@ -133,15 +133,15 @@ def _readers(claim: Claim, bases: Mapping[str, ArmsOfBase]) -> str:
     changed, before = "", ", ".join(base for base, share in dropout.items() if share)
     if dropout:
         changed = (
-            "\nHow such readers learn by heart was changed after results were seen, and bases "
-            "count now that did not before: without dropout and faster than they are taught "
+            "\nHow such readers fit the fixed examples was changed after results were seen, and "
+            "bases count now that did not before: without dropout and at a higher learning rate "
             "([more](../index.md#what-to-keep-in-mind))."
             f"{f' Not so on {before}.' if before else ''}\n"
         )
     return (
-        "## Could the readers learn?\n\nShare of a few fixed examples that each learned by heart, "
-        f"in percent; a base counts where all have {number_text(LEAST_FIT)}"
-        f"{' and that was not seen before' if claim.seen else ''}.\n\n"
+        "## Could the readers learn?\n\nTrain accuracy of each reader on a few fixed examples, "
+        f"in percent; a base counts if all have at least {number_text(LEAST_FIT)}"
+        f"{' and it was not seen before' if claim.seen else ''}.\n\n"
         f"{table(head, rows)}{changed}"
     )
 
@@ -214,9 +214,7 @@ def _on_the_way(claim: Claim, results: Sequence[ArmResult]) -> str:
             tables.append(f"{name}:\n\n{table(('steps', *shares), rows)}")
     if not tables:
         return ""
-    first = (
-        "## On the way\n\nWhat was right while arms were taught, in percent. It decides nothing.\n"
-    )
+    first = "## On the way\n\nAccuracy while arms were trained, in percent. It decides nothing.\n"
     return "\n".join([first, *tables])
 
 

@@ -107,7 +107,7 @@ def learning_figure(results: Sequence[ArmResult]) -> str:
         step for arm_curves in curves.values() for curve in arm_curves.values() for step in curve
     )
     panel = _panel(Axis(0, last), Axis(TICKS[0], TICKS[-1]), HEAD, 230, names=150)
-    title = "Relations told right, percent: decoder on patches (solid) and on one token (dotted)"
+    title = "Accuracy on relations, percent: decoder on patches (solid) and on one token (dotted)"
     parts = [
         text(LEFT, 16, title, "says"),
         text(LEFT + 6, panel.y(CHANCE) + 18, "chance", "small"),

@@ -66,7 +66,7 @@ class ResultColumn:
     def mean(self, results: Mapping[str, ArmResult]) -> str:
         """Return the mean of each metric over the bases of an arm."""
         counted = list(results.values())
-        if self is BY_HEART:
+        if self is FIXED_EXAMPLES:
             # Prefer fits without dropout, which prevented readers from fitting the examples.
             counted = [
                 result for result in counted if not result.numbers.get("fit", {}).get(FEW_DROPOUT)
@@ -194,8 +194,8 @@ def _repair_tables_of(name: str, results: Sequence[ArmResult]) -> str:
         f"({', '.join(all_bases)}), {trained.times} x the registered items. Means over the bases "
         "of each arm, which the second column has by their numbers.",
         _rows(REPAIR_COLUMNS, arms, lambda column, arm: column.mean(results_by_arm[arm])),
-        f"Difference to {CONTROL} with the same lock on the same captions, paired within each "
-        "base that both have: mean [95 % t interval over these bases].",
+        f"Difference to {CONTROL} with the same encoders frozen, on the same captions, paired "
+        "within each base that both have: mean [95 % t interval over these bases].",
         _rows(
             REPAIRS_COMPARED,
             compared,
@@ -214,7 +214,7 @@ def _repair_tables_of(name: str, results: Sequence[ArmResult]) -> str:
     return "\n\n".join(parts)
 
 
-BY_HEART = ResultColumn("learned by heart", "fit", ("few",))
+FIXED_EXAMPLES = ResultColumn("fixed examples", "fit", ("few",))
 READOUT_ORDER = (
     BEFORE, "pooled", "pooled-text", "dcsm", "dcsm_fixed", "dcsm_fixed-shuffled",
     "dcsm_fixed-cls_eos", "dcsm_fixed-random", "pacl", "pacl_uniform", "pacl_fixed", "pacl_rotary",
@@ -228,7 +228,7 @@ READOUT_ORDER = (
 )  # fmt: skip
 """Order of arms; other arms come after these, by name."""
 READOUT_COLUMNS: tuple[ResultColumn, ...] = (
-    BY_HEART,
+    FIXED_EXAMPLES,
     ResultColumn("held out", "fit", ("held",)),
     ResultColumn("swap orig / aug", "world-swap", ("original", "augmented")),
     ResultColumn("replace orig / aug", "world-replace", ("original", "augmented")),
