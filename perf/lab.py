@@ -21,21 +21,21 @@ from unbag.models.loading import choose_device
 from unbag_lab.__main__ import run_script
 from unbag_lab.bases import missing_bases
 from unbag_lab.claims import FEWEST_BASES
-from unbag_lab.experiments.photos import without_photographs
-from unbag_lab.plan import ALL, Plan, find_experiment, find_wish, make_plan
+from unbag_lab.experiments.photos import split_photo_claims
+from unbag_lab.plan import ALL, Plan, find_experiment, find_request, make_plan
 from unbag_lab.results import named, opened, shipped_results
 from unbag_lab.running import Machine, carry_out
-from unbag_lab.scheduler import apart, one_thread, say_now
+from unbag_lab.scheduler import one_thread, print_now, run_isolated
 
 TARGET = 90.0
 """Minutes of one H200 that five bases may take."""
 
 
 def plan_of(options: argparse.Namespace) -> Plan:
-    wish, _ = without_photographs(find_wish([ALL], find=find_experiment), [ALL])
+    request, _ = split_photo_claims(find_request([ALL], find=find_experiment), [ALL])
     bases = (named(options.seed),)
     return make_plan(
-        wish.arms,
+        request.arms,
         options.out,
         bases,
         find=find_experiment,
@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> None:
             hint="name another with --out, or remove it",
         )
     with one_thread(options.device != "cpu" or options.processes > 1) as threads:
-        device = apart(partial(choose_device, options.device), device=options.device)
+        device = run_isolated(partial(choose_device, options.device), device=options.device)
         machine = Machine(device, options.workers, options.processes, threads)
         with opened(options.out, size=options.size):
             plan = plan_of(options)
@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> None:
                 size=options.size,
                 machine=machine,
                 find=find_experiment,
-                say=say_now,
+                say=print_now,
             )
             minutes = (perf_counter() - start) / 60
     lines = [
@@ -86,7 +86,7 @@ def run(options: argparse.Namespace) -> None:
             f"(target: {TARGET:.0f})",
         ]
     (options.out / "timed.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    say_now("\n".join(lines))
+    print_now("\n".join(lines))
 
 
 def main() -> None:

@@ -123,7 +123,7 @@ def test_relaxed_pairs_are_shown_with_strict_ones() -> None:
          ["on tiny-0, tiny-5, tiny-6 had been seen. These bases decide nothing.",
           "left out: none.", "Run it: unbag lab run decoder_taught_longer --seeds 8"]),
         ("cone", ["beside probes: random ", " cone images: base 75.3 (9), random 100.0 (9) "]),
-        ("decoder_against_cosine", ["decoder on tiny-6, tiny-8. A reader that tells"]),
+        ("decoder_against_cosine", ["decoder on tiny-6, tiny-8. A reader at chance"]),
         ("photos_negatives", ["Run it: unbag lab run photos_negatives --photos FOLDER"]),
         ("many_words",
          ["A base counts only if sparc_fixed can learn a few fixed examples; left out: "]),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from unbag_lab.bases import missing_bases
 from unbag_lab.claims import ArmKey, all_claims
-from unbag_lab.experiments.photos import without_photographs
+from unbag_lab.experiments.photos import split_photo_claims
 from unbag_lab.experiments.readers import READERS
 from unbag_lab.plan import find_experiment, find_request
 
@@ -70,7 +70,7 @@ def estimated(arms: Iterable[ArmKey], *bases: str) -> tuple[str, str]:
 def arms_of_a_base() -> tuple[ArmKey, ...]:
     """All that claims about the world need."""
     wish = find_request(["all"], find=find_experiment)
-    return tuple(without_photographs(wish, ["all"])[0].arms)
+    return tuple(split_photo_claims(wish, ["all"])[0].arms)
 
 
 def has_text(arm: str) -> bool:

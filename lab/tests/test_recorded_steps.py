@@ -80,10 +80,12 @@ def record(monkeypatch: pytest.MonkeyPatch) -> Callable[[type], None]:
     return replace
 
 
-def assert_close(found: RepairArm, plain: RepairArm, **tolerance: float) -> None:
+def assert_close(
+    found: RepairArm, plain: RepairArm, *, atol: float | None = None, rtol: float | None = None
+) -> None:
     weights = plain.trainable.module.state_dict()
     for name, value in found.trainable.module.state_dict().items():
-        torch.testing.assert_close(value, weights[name], **tolerance)
+        torch.testing.assert_close(value, weights[name], atol=atol, rtol=rtol)
     torch.testing.assert_close(torch.tensor(found.last_loss), torch.tensor(plain.last_loss))
     torch.testing.assert_close(found.curve_SK, plain.curve_SK)
 
