@@ -45,7 +45,7 @@ class Repeated:
         optimizer: torch.optim.Optimizer,
         *,
         device: str,
-        beside: tuple[Tensor, ...] = (),
+        other_tensors: tuple[Tensor, ...] = (),
         memory: Memory | None = None,
     ) -> None:
         self._step = step
