@@ -31,9 +31,9 @@ from unbag_lab.verdict import (
     Verdict,
     absent,
     all_absent,
+    compute_verdicts,
     controls_at_chance,
     effect_text,
-    judge_claims,
     tally,
 )
 
@@ -79,7 +79,7 @@ def main() -> None:
 
 def made(claims: Sequence[Claim], results: Sequence[ArmResult]) -> dict[str, str]:
     """Every file by its path below this folder."""
-    verdicts = judge_claims(claims, results)
+    verdicts = compute_verdicts(claims, results)
     parts = parts_of(verdicts, results)
     files = {
         "index.md": renewed(_read("index.md"), parts),
@@ -151,7 +151,7 @@ def _rows(verdict: Verdict, results: Sequence[ArmResult]) -> list[tuple[str, ...
     """The claim, then its predictions; one row alone where nothing was run."""
     name, count = verdict.claim.name, len(verdict.tested)
     first = (
-        f"[`{name}`](claims/{name}.md) {MARKS[verdict.word]} **{verdict.said}**<br>"
+        f"[`{name}`](claims/{name}.md) {MARKS[verdict.word]} **{verdict.text}**<br>"
         f"*{verdict.claim.statement}*"
     )
     if controls_at_chance(verdict.claim, results):

@@ -12,7 +12,7 @@ from unbag.cli import main
 from unbag_lab.claims import Claim, Number, Prediction, find_claim
 from unbag_lab.pages.claim_page import arm_name, claim_page, numbers_beside
 from unbag_lab.results import ArmResult, shipped_results
-from unbag_lab.verdict import REPRODUCED, judge_claims
+from unbag_lab.verdict import REPRODUCED, compute_verdicts
 
 A, B = Number("a", "bench", "metric"), Number("b", "bench", "metric")
 ABOVE = Prediction("a is above b", A, B, "above")
@@ -38,7 +38,7 @@ COMPARED = of("a", 0.6, 0.7, 0.65, 0.66, 0.64) + of("b", 0.1, 0.12, 0.1, 0.11, 0
 
 
 def page(claim: Claim, results: list[ArmResult]) -> str:
-    return claim_page(judge_claims([claim], results)[0], results, together=1)
+    return claim_page(compute_verdicts([claim], results)[0], results, together=1)
 
 
 def test_page_with_arms_beside(snapshot: SnapshotAssertion) -> None:
@@ -77,10 +77,10 @@ def test_verdict_of_all_predictions(bases: int, predictions: int, verdict: str) 
 
 
 def test_a_verdict_does_not_depend_on_arms_beside() -> None:
-    (alone,) = judge_claims([CLAIM], COMPARED)
+    (alone,) = compute_verdicts([CLAIM], COMPARED)
     small = [replace(one, size="small") for one in of("twin", 0.9)]
     assert alone.word == REPRODUCED
-    assert judge_claims([CLAIM], COMPARED + small) == [alone]
+    assert compute_verdicts([CLAIM], COMPARED + small) == [alone]
 
 
 def test_numbers_beside_are_means_of_bases_that_have_them() -> None:

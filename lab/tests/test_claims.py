@@ -15,7 +15,7 @@ from unbag_lab.claims import (
 )
 from unbag_lab.plan import find_experiment, find_request
 from unbag_lab.results import shipped_results
-from unbag_lab.verdict import FAILED, REPRODUCED, UNDECIDED, judge_claims
+from unbag_lab.verdict import FAILED, REPRODUCED, UNDECIDED, compute_verdicts
 
 
 def test_every_claim_is_listed_once() -> None:
@@ -87,7 +87,7 @@ def test_seen_bases_are_those_of_the_shipped_results() -> None:
 
 
 def test_shipped_verdicts_rest_on_five_bases_or_more() -> None:
-    verdicts = judge_claims(all_claims(), shipped_results())
+    verdicts = compute_verdicts(all_claims(), shipped_results())
     assert FEWEST_BASES == 5
     assert {verdict.word for verdict in verdicts} == {REPRODUCED, FAILED, UNDECIDED}
     decided = [

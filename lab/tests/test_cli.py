@@ -34,7 +34,7 @@ from unbag_lab.results import (
     write_result,
 )
 from unbag_lab.scheduler import can_fork
-from unbag_lab.verdict import FAILED, UNDECIDED, judge_claims
+from unbag_lab.verdict import FAILED, UNDECIDED, compute_verdicts
 
 RISES = (0.50, 0.52, 0.48, 0.51, 0.49)
 CLAIM = "negatives_open"
@@ -131,14 +131,14 @@ def test_show_says_why_a_claim_is_undecided(
 def test_lines_of_verdicts() -> None:
     one, several = find_claim(CLAIM), find_claim("plain_fine_tuning")
     shipped = shipped_results()
-    line = verdict_line(judge_claims([one], shipped)[0], shipped)
+    line = verdict_line(compute_verdicts([one], shipped)[0], shipped)
     assert line.split(maxsplit=1)[0] == CLAIM
     assert line.endswith("+49.2 [+48.8, +49.5], 9 bases")
-    line = verdict_line(judge_claims([several], shipped)[0], shipped)
+    line = verdict_line(compute_verdicts([several], shipped)[0], shipped)
     assert line.endswith("reproduced on the world             predictions: 2 yes, 9 bases")
-    assert verdict_line(judge_claims([several], [])[0], []).endswith("not run yet")
-    assert judge_claims([one], results(tuple(-rise for rise in RISES)))[0].word == FAILED
-    assert judge_claims([one], [])[0].word == UNDECIDED
+    assert verdict_line(compute_verdicts([several], [])[0], []).endswith("not run yet")
+    assert compute_verdicts([one], results(tuple(-rise for rise in RISES)))[0].word == FAILED
+    assert compute_verdicts([one], [])[0].word == UNDECIDED
 
 
 @pytest.mark.parametrize(

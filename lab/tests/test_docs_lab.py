@@ -23,7 +23,7 @@ from unbag_lab.claims import (
     find_claim,
 )
 from unbag_lab.results import RESULTS, ArmResult, shipped_results
-from unbag_lab.verdict import FAILED, REPRODUCED, UNDECIDED, judge_claims
+from unbag_lab.verdict import FAILED, REPRODUCED, UNDECIDED, compute_verdicts
 
 DOCS = Path(__file__).parents[1] / "docs"
 AGAIN = "run: python lab/docs/make_lab.py"
@@ -107,9 +107,9 @@ def test_pages_cope_with_any_results(made: Made, count: int, shift: float) -> No
         for base in range(_UNSEEN, _UNSEEN + count)
     ]
     files = made(claims, results)
-    for verdict in judge_claims(claims, results):
+    for verdict in compute_verdicts(claims, results):
         page = files[f"claims/{verdict.claim.name}.md"]
-        assert f"Verdict: **{verdict.said}**" in page
+        assert f"Verdict: **{verdict.text}**" in page
         assert f"images/claims/{verdict.claim.name}.svg" in files
         for one in verdict.tested:
             assert f"| {one.prediction.says} | {verdict.about(one.word)} |" in page
@@ -164,7 +164,7 @@ NOTES = sorted((DOCS / "claims" / "notes").glob("*.md"))
 
 @pytest.mark.parametrize("path", NOTES, ids=lambda path: path.stem)
 def test_a_note_holds_no_result_and_contradicts_no_verdict(path: Path) -> None:
-    verdicts = judge_claims(all_claims(), shipped_results())
+    verdicts = compute_verdicts(all_claims(), shipped_results())
     [word] = [one.word for one in verdicts if one.claim.name == path.stem]
     first, _, text = path.read_text(encoding="utf-8").partition("\n")
     assert first in {"for: any", *(f"for: {one}" for one in WORDS)}
@@ -181,7 +181,7 @@ def test_a_note_holds_no_result_and_contradicts_no_verdict(path: Path) -> None:
 
 
 def test_a_note_for_another_verdict_is_left_out(script: Mapping[str, Any], tmp_path: Path) -> None:
-    [verdict] = judge_claims([find_claim("one_token")], [])
+    [verdict] = compute_verdicts([find_claim("one_token")], [])
     path = tmp_path / "one_token.md"
     for first, text in (("any", "so\n"), (UNDECIDED, "so\n"), (FAILED, ""), (REPRODUCED, "")):
         path.write_text(f"for: {first}\n\nso\n", encoding="utf-8")

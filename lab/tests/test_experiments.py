@@ -26,7 +26,7 @@ from unbag_lab.results import (
     results_in,
     write_result,
 )
-from unbag_lab.verdict import UNDECIDED, by_base, judge_claims
+from unbag_lab.verdict import UNDECIDED, by_base, compute_verdicts
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def test_a_claim_runs_and_decides_nothing_small(name: str, results: list[ArmResu
                 if (claim.experiment, arm) in arms]  # fmt: skip
         assert len(fits) == 2
         assert all(0 <= share <= 1 for share in fits)
-    verdict = judge_claims([claim], results)[0]
+    verdict = compute_verdicts([claim], results)[0]
     assert (verdict.word, verdict.why) == (UNDECIDED, "a small run decides nothing")
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from unbag_lab.claims import Claim, Number, Prediction
 from unbag_lab.pages.figures import WIDE, claim_figure, overview_figure
-from unbag_lab.verdict import REPRODUCED, Verdict, weigh
+from unbag_lab.verdict import REPRODUCED, Verdict, measure_prediction
 
 A, B = Number("a", "bench", "metric"), Number("b", "bench", "metric")
 ABOVE = Prediction('a < b & "c"', A, B, "above", 0.05)
@@ -20,7 +20,7 @@ WITHIN = Prediction("a is as b", A, B, "within", 0.05)
 def verdict(*predictions: Prediction, values: tuple[float, ...], name: str = "one") -> Verdict:
     claim = Claim(name, "us", "it holds.", "made", predictions)
     effects = {f"tiny-{n}": value for n, value in enumerate(values)}
-    return Verdict(claim, tuple(weigh(one, effects) for one in predictions))
+    return Verdict(claim, tuple(measure_prediction(one, effects) for one in predictions))
 
 
 def parsed(text: str) -> ElementTree.Element:

@@ -28,7 +28,7 @@ from unbag_lab.experiments.pretraining import (
 )
 from unbag_lab.plan import Order
 from unbag_lab.results import ArmResult, read_results, result_path, write_result
-from unbag_lab.verdict import REPRODUCED, judge_claims
+from unbag_lab.verdict import REPRODUCED, compute_verdicts
 
 QUICK = PretrainSettings(3, steps=2, batch_size=48)
 
@@ -221,7 +221,7 @@ def test_bases_of_the_same_name_and_other_weights_do_not_mix() -> None:
     repairs = results("default", {"base": 0.1, "clip_ft": 0.9}, "tiny")
     ours = results("pretraining", {"small": 0.50, "large": 0.51}, "pretraining")
     for every in (repairs + ours, ours + repairs):
-        verdict = judge_claims([find_claim("scale_alone")], every)[0]
+        verdict = compute_verdicts([find_claim("scale_alone")], every)[0]
         assert verdict.word == REPRODUCED
         assert all(len(one.effects) == 5 for one in verdict.tested)
 

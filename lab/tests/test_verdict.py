@@ -22,17 +22,17 @@ from unbag_lab.verdict import (
     Word,
     arms_at_chance,
     by_base,
+    compute_verdicts,
     controls_at_chance,
     difference_text,
     effect_text,
     inequality,
-    judge_claims,
-    minds,
+    interpretation,
+    measure_prediction,
     points,
+    reading_notes,
     reason,
-    sense,
     tally,
-    weigh,
 )
 from unbag_lab.verdict import Tested as Outcome
 
@@ -60,11 +60,11 @@ def compared(values: list[float]) -> list[ArmResult]:
 
 
 def verdict_of(prediction: Prediction, values: list[float]) -> Word:
-    return judge_claims([claim(prediction)], compared(values))[0].word
+    return compute_verdicts([claim(prediction)], compared(values))[0].word
 
 
 def effects_of(claim: Claim, results: list[ArmResult]) -> list[str]:
-    return sorted(judge_claims([claim], results)[0].tested[0].effects)
+    return sorted(compute_verdicts([claim], results)[0].tested[0].effects)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_rule(prediction: Prediction, values: list[float], word: Word) -> None:
 
 
 def test_interval_is_students() -> None:
-    tested = weigh(ABOVE, {"x": 0.1, "y": 0.2, "z": 0.3})
+    tested = measure_prediction(ABOVE, {"x": 0.1, "y": 0.2, "z": 0.3})
     half = 4.302653 * 0.1 / np.sqrt(3)
     assert (tested.low, tested.high) == pytest.approx((0.2 - half, 0.2 + half), abs=1e-6)
 
@@ -102,7 +102,7 @@ def test_effects_are_paired_within_bases() -> None:
     """Bases differ by far more than the arms; only the difference counts."""
     high = [0.9, 0.1, 0.5, 0.7, 0.3]
     paired = results("a", [value + 0.1 for value in high]) + results("b", high)
-    verdict = judge_claims([claim(ABOVE)], paired)[0]
+    verdict = compute_verdicts([claim(ABOVE)], paired)[0]
     assert verdict.word == REPRODUCED
     assert verdict.tested[0].mean == pytest.approx(0.1)
 
@@ -111,19 +111,19 @@ def test_bases_without_a_control_or_with_an_undefined_metric_do_not_count() -> N
     values = [0.2, float("nan"), 0.2, float("inf"), 0.2, 0.2]
     incomplete = results("a", values) + results("b", [0.0] * 5)
     assert effects_of(claim(ABOVE), incomplete) == ["base-0", "base-2", "base-4"]
-    assert judge_claims([claim(ABOVE)], incomplete)[0].word == UNDECIDED
+    assert compute_verdicts([claim(ABOVE)], incomplete)[0].word == UNDECIDED
 
 
 def test_bases_on_which_a_reader_cannot_fit_do_not_count() -> None:
     both = compared([*HIGH, 0.2])
     needy = replace(claim(ABOVE), must_fit=("a",))
-    assert judge_claims([needy], both)[0].why == "0 of 5 bases: 5 more are needed"
+    assert compute_verdicts([needy], both)[0].why == "0 of 5 bases: 5 more are needed"
     fit = [
         replace(result, numbers={**result.numbers, "fit": {"few": share}})
         for result, share in zip(both[:6], [0.9, 0.86, 0.95, 0.85, 0.99, 0.84], strict=True)
     ]
     assert effects_of(needy, fit + both[6:]) == [f"base-{n}" for n in range(5)]
-    assert judge_claims([needy], fit + both[6:])[0].word == REPRODUCED
+    assert compute_verdicts([needy], fit + both[6:])[0].word == REPRODUCED
 
 
 def test_bases_seen_before_do_not_count_by_another_name_or_with_other_weights() -> None:
@@ -136,7 +136,7 @@ def test_bases_seen_before_do_not_count_by_another_name_or_with_other_weights() 
     others = seen[1:3] + seen[4:]
     for variant in (seen, elsewhere + others + again, others + renamed):
         assert effects_of(late, variant) == ["base-1", "base-2"]
-    assert judge_claims([late], seen)[0].why == "2 of 5 bases: 3 more are needed"
+    assert compute_verdicts([late], seen)[0].why == "2 of 5 bases: 3 more are needed"
 
 
 def test_many_predictions_make_each_harder() -> None:
@@ -149,7 +149,7 @@ def test_many_predictions_make_each_harder() -> None:
         for k in range(20)
     ]
     noisy = [result for k in range(20) for result in results(f"n{k}", noise[k].tolist())]
-    among = judge_claims([claim(ABOVE), *others], noisy + compared(values))
+    among = compute_verdicts([claim(ABOVE), *others], noisy + compared(values))
     assert (among[0].word, among[0].why) == (UNDECIDED, "no clear answer after correction")
 
 
@@ -261,20 +261,20 @@ def test_interpretations(snapshot: SnapshotAssertion) -> None:
         (REPRODUCED, UNDECIDED), (UNDECIDED, REPRODUCED, UNDECIDED), (UNDECIDED,),
     ]  # fmt: skip
     texts = {
-        ", ".join(words): sense(
+        ", ".join(words): interpretation(
             verdict(*(outcome("above", 0, 1, word, says=f"p{k}") for k, word in enumerate(words)))
         )
         for words in rows
     }
     null = outcome("within", 0.01, 0.02, REPRODUCED)
-    texts["null"] = sense(verdict(null))
-    texts["null and order"] = sense(verdict(null, outcome("above", 0.1, 0.2, REPRODUCED)))
-    texts["one base"] = sense(verdict(outcome("above", 0.1, None)))
+    texts["null"] = interpretation(verdict(null))
+    texts["null and order"] = interpretation(verdict(null, outcome("above", 0.1, 0.2, REPRODUCED)))
+    texts["one base"] = interpretation(verdict(outcome("above", 0.1, None)))
     photos = verdict(outcome("above", 0.1, 0.2, REPRODUCED))
     photos = replace(photos, claim=replace(photos.claim, where=PHOTOGRAPHS))
-    texts["photographs"] = sense(photos)
+    texts["photographs"] = interpretation(photos)
     assert texts == snapshot
-    assert photos.said == "reproduced on these photographs"
+    assert photos.text == "reproduced on these photographs"
     assert photos.about(UNDECIDED) == "undecided"
 
 
@@ -305,8 +305,8 @@ def test_warning_about_readers_at_chance(snapshot: SnapshotAssertion) -> None:
         result(6, {"world-swap": {"original": 0.5}, "fit": {"few": 1.0}}),
     ]
     assert arms_at_chance(needy, readers) == {"a": ["tiny-3", "tiny-10"]}
-    assert minds(needy, readers) == snapshot
-    assert minds(claim(ABOVE), readers) == minds(needy, readers[1:3]) == []
+    assert reading_notes(needy, readers) == snapshot
+    assert reading_notes(claim(ABOVE), readers) == reading_notes(needy, readers[1:3]) == []
     shipped = arms_at_chance(find_claim("decoder_against_cosine"), shipped_results())
     assert shipped == {"decoder": ["tiny-6", "tiny-8"]}
 
@@ -316,16 +316,16 @@ def test_warning_about_brittleness_that_can_only_fall(snapshot: SnapshotAssertio
     brittle = find_claim("negatives_brittle")
     (control,) = controls_at_chance(brittle, shipped)
     assert (control.arm, control.benchmark) == ("clip_ft", "world-relation")
-    assert minds(brittle, shipped) == snapshot
+    assert reading_notes(brittle, shipped) == snapshot
     # That it falls can come out against a coin, and other claims compare with what was repaired.
-    assert minds(find_claim("positives_only"), shipped) == []
-    assert minds(find_claim("rephrased_positives"), shipped) == []
+    assert reading_notes(find_claim("positives_only"), shipped) == []
+    assert reading_notes(find_claim("rephrased_positives"), shipped) == []
     above_chance = [
         replace(one, numbers={**one.numbers, "world-relation": {"original": 0.7}})
         for one in shipped
         if one.arm == "clip_ft"
     ]
-    assert minds(brittle, above_chance) == minds(brittle, []) == []
+    assert reading_notes(brittle, above_chance) == reading_notes(brittle, []) == []
 
 
 def test_quads_are_those_of_the_registered_benchmarks() -> None:

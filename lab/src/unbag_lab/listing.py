@@ -24,11 +24,11 @@ from unbag_lab.verdict import (
     Verdict,
     absent,
     all_absent,
+    compute_verdicts,
     effect_text,
     found_text,
     inequality,
-    judge_claims,
-    minds,
+    reading_notes,
     reason,
     seen_text,
     tally,
@@ -40,7 +40,7 @@ _WIDTH = 100
 def list_claims(folder: Path | None) -> int:
     """Print every claim, grouped by paper."""
     results = _results(folder)
-    verdicts = judge_claims(all_claims(), results)
+    verdicts = compute_verdicts(all_claims(), results)
     papers: dict[str, list[Verdict]] = {}
     for verdict in verdicts:
         claim = verdict.claim
@@ -51,7 +51,7 @@ def list_claims(folder: Path | None) -> int:
             print(verdict_line(verdict, results))
             print(block(verdict.claim.statement, indent=6))
         print()
-    count = Counter(verdict.said for verdict in verdicts)
+    count = Counter(verdict.text for verdict in verdicts)
     words = (REPRODUCED, FAILED, UNDECIDED)
     labels = dict.fromkeys(verdict.about(word) for word in words for verdict in verdicts)
     counts = ", ".join(f"{count[label]} {label}" for label in labels if count[label])
@@ -69,13 +69,13 @@ def show_claim(name: str, folder: Path | None) -> int:
     if name not in NAMES:
         raise unknown_name("claim", name, NAMES, hint="`unbag lab` lists every claim")
     results = _results(folder)
-    verdicts = judge_claims(all_claims(), results)
+    verdicts = compute_verdicts(all_claims(), results)
     verdict = next(verdict for verdict in verdicts if verdict.claim.name == name)
     claim = verdict.claim
     why = f" ({verdict.why})" if verdict.why else ""
-    print(f"{name}: {verdict.said}{why}\n")
-    for mind in minds(claim, results):
-        print(f"{block(mind.replace('`', ''), indent=0)}\n")
+    print(f"{name}: {verdict.text}{why}\n")
+    for note_text in reading_notes(claim, results):
+        print(f"{block(note_text.replace('`', ''), indent=0)}\n")
     about = {
         "statement": claim.statement,
         "source": claim.source,
@@ -112,7 +112,7 @@ def verdict_line(verdict: Verdict, results: Sequence[ArmResult]) -> str:
         several = len(verdict.tested) > 1
         outcome = f"predictions: {tally(verdict)}" if several else effect_text(verdict.tested[0])
         outcome += f", {count_text(min(len(tested.effects) for tested in verdict.tested), 'base')}"
-    return f"  {verdict.claim.name:<26} {verdict.said:<35} {outcome}"
+    return f"  {verdict.claim.name:<26} {verdict.text:<35} {outcome}"
 
 
 def _results(folder: Path | None) -> list[ArmResult]:

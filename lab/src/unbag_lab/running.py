@@ -67,7 +67,7 @@ from unbag_lab.scheduler import (
     run_isolated,
     run_tasks,
 )
-from unbag_lab.verdict import judge_claims
+from unbag_lab.verdict import compute_verdicts
 
 _WORKERS = 15
 """Enough for an arm that renders its own scenes."""
@@ -181,7 +181,7 @@ def _run_request(request: Request, machine: Machine, options: argparse.Namespace
     except KeyboardInterrupt:
         print_now("stopped; the same command resumes from there")
         return 130
-    _judge(request.claims, options, has_failed=bool(failures))
+    _print_verdicts(request.claims, options, has_failed=bool(failures))
     for failure in failures:
         print_now(f"unbag: {failure.what} failed: {failure.why}")
     if failures:
@@ -289,12 +289,16 @@ def _is_confirmed(options: argparse.Namespace) -> bool:
         return False
 
 
-def _judge(claims: Sequence[Claim], options: argparse.Namespace, *, has_failed: bool) -> None:
+def _print_verdicts(
+    claims: Sequence[Claim], options: argparse.Namespace, *, has_failed: bool
+) -> None:
     """Print verdicts, with p-values corrected over all claims, as `unbag lab list` prints them."""
     results = results_in(options.out)
     names = {claim.name for claim in claims}
     verdicts = [
-        verdict for verdict in judge_claims(all_claims(), results) if verdict.claim.name in names
+        verdict
+        for verdict in compute_verdicts(all_claims(), results)
+        if verdict.claim.name in names
     ]
     print("\nverdicts, each about no more than it names:")
     for verdict in verdicts:

@@ -279,14 +279,14 @@ class DiedError(Exception):
 class BrokenError(Exception):
     """The work raised an unexpected error; has the traceback."""
 
-    def __init__(self, said: str, trace: str) -> None:
-        self.said, self.trace = said, trace
+    def __init__(self, message: str, trace: str) -> None:
+        self.message, self.trace = message, trace
         # Pass both arguments on, so that the error can be pickled.
-        super().__init__(said, trace)
+        super().__init__(message, trace)
 
     def __str__(self) -> str:
         """Return the message without the traceback."""
-        return self.said
+        return self.message
 
 
 def _broken_error(error: BaseException) -> BrokenError:

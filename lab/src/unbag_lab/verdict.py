@@ -68,7 +68,7 @@ class Verdict:
         return max(tested.missing for tested in self.tested)
 
     @property
-    def said(self) -> str:
+    def text(self) -> str:
         """The word with the images it is about, as it must always be shown."""
         return self.about(self.word)
 
@@ -111,7 +111,7 @@ class Tested:
         return max(0, FEWEST_BASES - len(self.effects))
 
 
-def judge_claims(claims: Sequence[Claim], results: Sequence[ArmResult]) -> list[Verdict]:
+def compute_verdicts(claims: Sequence[Claim], results: Sequence[ArmResult]) -> list[Verdict]:
     """Compute the verdicts; p-values are corrected over all of these claims."""
     bases = by_base(results)
     tested = []
@@ -119,7 +119,7 @@ def judge_claims(claims: Sequence[Claim], results: Sequence[ArmResult]) -> list[
         # Bases that were not seen before, on which every reader could fit the fixed examples.
         counting = {base: arms for base, arms in bases.items() if claim.counts(arms)}
         weighed = [
-            weigh(prediction, prediction.effects(counting, claim.experiment))
+            measure_prediction(prediction, prediction.effects(counting, claim.experiment))
             for prediction in claim.predictions
         ]
         tested.append((claim, weighed))
@@ -136,7 +136,7 @@ def judge_claims(claims: Sequence[Claim], results: Sequence[ArmResult]) -> list[
     ]
 
 
-def weigh(prediction: Prediction, effects: Mapping[str, float]) -> Tested:
+def measure_prediction(prediction: Prediction, effects: Mapping[str, float]) -> Tested:
     """Test one prediction, without its word, which depends on all predictions."""
     values = list(effects.values())
     if len(values) < 2:
@@ -251,7 +251,7 @@ def tally(verdict: Verdict) -> str:
     )
 
 
-def minds(claim: Claim, results: Sequence[ArmResult]) -> list[str]:
+def reading_notes(claim: Claim, results: Sequence[ArmResult]) -> list[str]:
     """Return warnings for readers of a verdict."""
     texts = []
     if at_chance := arms_at_chance(claim, results):
@@ -314,7 +314,7 @@ def is_at_chance(result: ArmResult, benchmark: str) -> bool:
     return abs(share - CHANCE) <= 1.96 * sqrt(0.25 / (QUADS[benchmark] * result.times))
 
 
-def sense(verdict: Verdict) -> str:
+def interpretation(verdict: Verdict) -> str:
     """Return how to interpret a verdict."""
     if not any(tested.effects for tested in verdict.tested):
         return "Nothing yet: there is no base that says anything about it."

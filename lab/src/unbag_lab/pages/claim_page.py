@@ -25,11 +25,11 @@ from unbag_lab.verdict import (
     by_base,
     difference_text,
     inequality,
-    minds,
+    interpretation,
     points,
+    reading_notes,
     reason,
     seen_text,
-    sense,
     sides,
 )
 
@@ -56,8 +56,8 @@ def claim_page(
         f"# `{claim.name}`\n",
         f"{claim.statement}\n",
         f"Source: {claim.source}{paper}. [All claims](../index.md)\n",
-        f"Verdict: **{standing(verdict, results)}**{_in_short(verdict)}\n",
-        *(f"{mind}\n" for mind in minds(claim, results)),
+        f"Verdict: **{verdict_with_reason(verdict, results)}**{_in_short(verdict)}\n",
+        *(f"{note_text}\n" for note_text in reading_notes(claim, results)),
         f"## Predicted\n\n{table(head, predicted)}",
         known_before if claim.seen else "",
         _what_ran(claim, results),
@@ -66,7 +66,7 @@ def claim_page(
         _on_the_way(claim, results),
         _beside(claim, results),
         _verdict(verdict, results, together),
-        f"## What to make of it\n\n{sense(verdict)}\n",
+        f"## What to make of it\n\n{interpretation(verdict)}\n",
     ]
     return "\n".join(part for part in [*parts, note] if part)
 
@@ -76,10 +76,10 @@ def has_run(verdict: Verdict) -> bool:
     return any(tested.effects for tested in verdict.tested)
 
 
-def standing(verdict: Verdict, results: Sequence[ArmResult]) -> str:
+def verdict_with_reason(verdict: Verdict, results: Sequence[ArmResult]) -> str:
     """Return the verdict, and the reason if there are no effects."""
     why_none = all_absent(verdict, results)
-    return f"{verdict.said}: {why_none}" if why_none else verdict.said
+    return f"{verdict.text}: {why_none}" if why_none else verdict.text
 
 
 def _in_short(verdict: Verdict) -> str:
