@@ -32,11 +32,21 @@ from unbag_lab.results import ArmResult, read_results
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_every_arm_can_be_built_and_shares_steps_and_rate(name: str) -> None:
-    effort = find_arm(name).effort(123)
-    is_fast = name.startswith(("pacl", "sparc")) and name.endswith(("-fast", "-long", "-relations"))
-    rate = 1e-2 if is_fast else 1e-3
-    assert (effort.steps, effort.batch_size, effort.learning_rate) == (123, 256, rate)
+def test_efforts(name: str) -> None:
+    """Arms share steps, batch size and rate; fixed examples are fitted fast, without dropout."""
+    arm, reads_patches = find_arm(name), name.startswith(("pacl", "sparc"))
+    effort, fit = arm.effort(123), arm.effort(123, by_heart=True)
+    is_fast = reads_patches and name.endswith(("-fast", "-long", "-relations"))
+    assert (effort.steps, effort.batch_size) == (123, 256)
+    assert effort.learning_rate == (1e-2 if is_fast else 1e-3)
+    assert arm.reads_patches == reads_patches
+    assert fit.learning_rate == (1e-2 if reads_patches else 1e-3)
+    assert asdict(fit).get("dropout", 0.0) == 0.0
+    assert (asdict(effort).get("dropout", 0.0) == 0.1) == (reads_patches and not is_fast)
+    same = {"dropout": 0.0, "learning_rate": 0.0}
+    assert {**asdict(effort), **same} == {**asdict(fit), **same}
+    if name.endswith("-fast"):
+        assert effort == fit == find_arm(name.removesuffix("-fast")).effort(123, by_heart=True)
 
 
 def test_arms_that_are_taught_for_long() -> None:
@@ -99,39 +109,6 @@ def test_readers_are_taught_asked_and_left_alone_afterwards(tmp_path: Path) -> N
     assert 0.4 < found["pooled"].numbers["world-relation"]["original"] < 0.6
     assert found["base"].numbers["world-relation"].keys() >= {"original", "augmented"}
     assert "| `pooled` |" in readout_tables(list(found.values()))
-
-
-@pytest.mark.parametrize("name", [name for name, arm in READERS.items() if not arm.taught_as])
-def test_by_heart_is_learned_without_dropout_at_its_own_rate_and_else_alike(name: str) -> None:
-    arm = READERS[name]
-    taught, by_heart = (asdict(one) for one in (arm.effort(7), arm.effort(7, by_heart=True)))
-    assert by_heart.get("dropout", 0.0) == 0.0
-    assert by_heart["learning_rate"] == (1e-2 if name.startswith(("pacl", "sparc")) else 1e-3)
-    own = {"dropout": 0.0, "learning_rate": 0.0}
-    assert {**taught, **own} == {**by_heart, **own}
-
-
-@pytest.mark.parametrize("name", ["pacl_fixed-rotary-2d-fast", "sparc_fixed-fast"])
-def test_an_arm_taught_as_readers_learn_by_heart(name: str) -> None:
-    arm, usual = READERS[name], READERS[name.removesuffix("-fast")]
-    assert (
-        arm.effort(7)
-        == arm.effort(7, by_heart=True)
-        == usual.effort(7, by_heart=True)
-        != usual.effort(7)
-    )
-
-
-def test_readers_of_patches_are_known_by_their_read_outs() -> None:
-    found = {name for name, arm in READERS.items() if arm.reads_patches}
-    assert found == {name for name in READERS if name.startswith(("pacl", "sparc"))}
-
-
-def test_some_readers_are_taught_with_dropout() -> None:
-    efforts = {name: asdict(arm.effort(7)) for name, arm in READERS.items()}
-    dropping = [name for name, effort in efforts.items() if effort.get("dropout")]
-    assert {name.split("_")[0].split("-")[0] for name in dropping} == {"pacl", "sparc"}
-    assert asdict(READERS["pacl"].effort(7))["dropout"] == 0.1
 
 
 def test_an_arm_may_be_taught_relations_alone(

@@ -31,7 +31,7 @@ from unbag_lab.experiments.repair_training import (
 )
 from unbag_lab.pages.tables import FEWEST, repair_tables
 from unbag_lab.questions import _MAKERS, PAIR_COSINE, Questions
-from unbag_lab.results import BEFORE, ArmResult, as_text, read_results, write_result
+from unbag_lab.results import BEFORE, ArmResult, read_results
 from unbag_lab.verdict import interval
 
 SHORT = RepairSettings(steps=3, batch_size=12, times=1)
@@ -262,17 +262,3 @@ def test_an_arm_that_has_only_begun_is_named_and_stands_in_no_table() -> None:
     asked = [result(f"tiny-{i}", BEFORE, 0.5) for i in range(5)]
     assert "| neg_clip | 0, 1 |" in repair_tables([*asked, *begun])
     assert "| base | 0, 1, 2, 3, 4 |" in repair_tables(asked)
-
-
-def test_results_are_read_from_folders_and_from_one_file(tmp_path: Path) -> None:
-    one, two = result("a", CONTROL, 0.5), result("b", CONTROL, 0.25)
-    (tmp_path / "a").mkdir()
-    write_result(tmp_path / "a" / "one.json", one)
-    (tmp_path / "all.json").write_text(as_text([one, two]))
-    assert read_results(tmp_path) == [one, two]
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(UnbagError, match="no results of arms"):
-        read_results(tmp_path / "empty")
-    (tmp_path / "bad.json").write_text('{"arm": 1}')
-    with pytest.raises(UnbagError, match=r"bad.json cannot be read"):
-        read_results(tmp_path)

@@ -132,10 +132,19 @@ def without_record(folder: Path) -> Path:
     return folder
 
 
-def broken(folder: Path) -> Path:
+def broken(folder: Path, text: str = "{") -> Path:
     folder.mkdir()
-    (folder / "a.json").write_text("{")
+    (folder / "a.json").write_text(text)
     return folder / "a.json"
+
+
+def empty(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+def other_fields(folder: Path) -> Path:
+    return broken(folder, '{"arm": 1}')
 
 
 @pytest.mark.parametrize(
@@ -145,7 +154,9 @@ def broken(folder: Path) -> Path:
         (lambda path: begin(path, lab=99), "version 99 of the lab", "version of unbag that"),
         (lambda path: begin(path / "one").parent, r"holds run folders \(one\)", "them: .*/one$"),
         (without_record, r"holds bases, and no run\.json", "put run.json back"),
-        (broken, "cannot be read", "remove it to run its arm again"),
+        (broken, "a.json cannot be read", "remove it to run its arm again"),
+        (other_fields, "a.json cannot be read", "remove it to run its arm again"),
+        (empty, "no results of arms", "unbag lab run CLAIM"),
     ],
 )
 def test_results_that_cannot_be_read(
@@ -199,6 +210,10 @@ def test_small_runs_take_fewer_steps(name: str) -> None:
         assert (small.steps < full.steps) == (full.steps > 0)
 
 
-def test_a_file_of_one_result_is_read(tmp_path: Path) -> None:
-    write_result(tmp_path / "a.json", result("tiny-0"))
-    assert read_results(tmp_path / "a.json") == [result("tiny-0")]
+def test_results_are_read_from_folders_and_from_one_file(tmp_path: Path) -> None:
+    one, two = result("tiny-0"), result("tiny-1")
+    (tmp_path / "a").mkdir()
+    write_result(tmp_path / "a" / "one.json", one)
+    assert read_results(tmp_path / "a" / "one.json") == [one]
+    (tmp_path / "all.json").write_text(as_text([one, two]))
+    assert read_results(tmp_path) == [one, two]
