@@ -27,9 +27,8 @@ def test_names_say_what_a_module_does() -> None:
     assert not [name(path) for path in MODULES if {*path.parts, path.stem} & empty]
 
 
-def test_test_files_have_names_of_their_own() -> None:
-    found = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
-    assert sorted(found) == sorted(set(found))
+def test_tests_are_no_packages() -> None:
+    """Files named after modules may share a name, which works only without `__init__.py`."""
     assert not list((ROOT / "tests").rglob("__init__.py"))
 
 

@@ -131,7 +131,7 @@ class ReaderReadout:
             raise UnbagError(
                 f"the read-out {self.name!r} needs a trained reader, and no folder is named",
                 expected=f"--scorer {self.name}@FOLDER",
-                hint=f"train one with `unbag train --readout {self.name} ...`: docs/how-to/readouts.md"
+                hint=f"train one: `unbag train --readout {self.name} ...` (docs/how-to/readouts.md)"
                 + more_ships(),
             )
         reader, _ = load_reader(

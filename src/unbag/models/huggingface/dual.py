@@ -334,7 +334,7 @@ class ImagePreparation:
             raise UnbagError(
                 f"{name}: its image processor gives {', '.join(sorted(names))}",
                 expected=f"pixel_values alone, or the inputs of SigLIP 2: {', '.join(_PACKED)}",
-                hint="this kind of model is not supported; docs/how-to/extend.md shows how to add one",
+                hint="docs/how-to/extend.md shows how to add a model of another kind",
             )
         self.is_packed = names == set(_PACKED)
         shapes = [tuple(self(Image.new("RGB", size)).shape) for size in ((40, 30), (30, 40))]

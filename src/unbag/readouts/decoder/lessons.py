@@ -77,7 +77,7 @@ class DecoderSettings:
     blind: float = bounded(0.1, low=0, high=1)
     """Share of steps without the image, so that the language prior is trained too."""
     steps: int = bounded(20_000, low=1)
-    """Relations of the world are learned between 6,000 and 20,000 steps (docs/background/decoder.md)."""
+    """Relations of the world are learned between 6,000 and 20,000 steps."""
     connector_steps: int | None = None
     """First steps, with a frozen language model. None is a tenth of the steps for a pretrained one,
     and 0 from scratch."""

@@ -66,7 +66,7 @@ class DecoderReadout:
                 f"the read-out {self.name!r} needs a trained decoder; no folder is named, and none "
                 f"is shipped for {encoder.name}",
                 expected=f"--scorer {self.name}@FOLDER",
-                hint=f"train one with `unbag train --readout {self.name} ...`: docs/background/decoder.md",
+                hint=f"train one: `unbag train --readout {self.name} ...`",
             )
         # Shipped decoders run without transformers, which a core installation does not have.
         saved = read_decoder(path, read=small_language if folder is None else saved_language)
