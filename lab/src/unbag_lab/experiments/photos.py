@@ -50,7 +50,7 @@ from unbag_lab.experiments.photos_training import (
     answers,
     drawable_texts,
     groups_of,
-    judged,
+    triple_values,
     make_questions,
     repair_arms,
     seen_edits,
@@ -271,7 +271,7 @@ def triple_means(
     numbers: dict[str, Mapping[str, float]] = {}
     for group, is_in_T in groups_of(kinds).items():
         if group in BENCHMARKS:
-            values = judged([score_T3], is_in_T)
+            values = triple_values([score_T3], is_in_T)
             numbers[BENCHMARKS[group]] = {
                 METRICS[name]: float(value_T.mean()) for name, [value_T] in values.items()
             }

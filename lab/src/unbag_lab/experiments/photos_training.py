@@ -548,7 +548,7 @@ def triple_numbers(
     return [
         number_of(arm, f"{group}: {metric}", value, photo_T[is_in_T])
         for group, is_in_T in groups_of(questions.kinds).items()
-        for metric, value in judged(scores, is_in_T).items()
+        for metric, value in triple_values(scores, is_in_T).items()
         if only is None or f"{group}: {metric}" in only
     ]
 
@@ -584,7 +584,7 @@ METRICS = {
 """Names of metrics in tables, and in `unbag.metrics.triples`."""
 
 
-def judged(scores: Sequence[FloatArray], is_in_T: BoolArray) -> dict[str, list[FloatArray]]:
+def triple_values(scores: Sequence[FloatArray], is_in_T: BoolArray) -> dict[str, list[FloatArray]]:
     """Return, by metric, the values of some triples for each seed; a tie is wrong."""
     # Caption, negative, positive.
     is_true_T3 = np.tile([True, False, True], (is_in_T.sum(), 1))
