@@ -50,11 +50,11 @@ from unbag_lab.experiments.photos_training import (
     answers,
     drawable_texts,
     groups_of,
-    triple_values,
     make_questions,
     repair_arms,
     seen_edits,
     train_to,
+    triple_values,
 )
 from unbag_lab.experiments.repair_training import PUBLISHED_REPAIRS
 from unbag_lab.plan import Experiment, Order, Request, Say
