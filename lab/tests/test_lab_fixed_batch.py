@@ -33,7 +33,7 @@ class Played:
         optimizer: torch.optim.Optimizer,
         *,
         device: str,
-        beside: tuple[Tensor, ...] = (),
+        other_tensors: tuple[Tensor, ...] = (),
         memory: Memory | None = None,
     ) -> None:
         self._step = step

@@ -64,11 +64,11 @@ class Replayed:
         optimizer: torch.optim.Optimizer,
         *,
         device: str,
-        beside: Sequence[Tensor] = (),
+        other_tensors: Sequence[Tensor] = (),
         memory: Memory | None = None,
     ) -> None:
         weights = [w for group in optimizer.param_groups for w in group["params"]]
-        before = Snapshot([*weights, *beside], optimizer)
+        before = Snapshot([*weights, *other_tensors], optimizer)
         for _ in range(3):
             step()
         optimizer.zero_grad(set_to_none=True)
