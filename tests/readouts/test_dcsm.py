@@ -486,7 +486,7 @@ def test_a_model_without_parts_is_refused() -> None:
 
     with pytest.raises(UnbagError, match="one vector shows one vector for an image") as error:
         MapCaptions("token", 8, "kept")(cast(DualEncoder, OneVector()), ["a cup"])
-    assert error.value.expected.startswith("a model with patches and words")
+    assert error.value.expected.startswith("a model with patches and tokens")
 
 
 SMALL = (

@@ -158,7 +158,7 @@ def test_a_decoder_that_sees_nothing_opens_no_image() -> None:
 
 def test_a_damaged_image_is_told_as_the_evaluation_expects_it(tmp_path: Path) -> None:
     (tmp_path / "x.png").write_bytes(b"no image")
-    with pytest.raises(OSError, match="in no format that Pillow knows"):
+    with pytest.raises(OSError, match="in a format unknown to Pillow"):
         decoder().logprobs(FileImage(tmp_path / "x.png"), PROMPTS[0], ["Yes"])
 
 

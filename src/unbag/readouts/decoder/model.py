@@ -107,7 +107,9 @@ class PatchDecoder(ChatModel):
             self._check_length(len(rows[-1].prompt), text)
         return rows
 
-    def _see(self, images: Mapping[str, tuple[ImageSource, Rendered]]) -> dict[str, Seen]:
+    def _prepare_images(
+        self, images: Mapping[str, tuple[ImageSource, Rendered]]
+    ) -> dict[str, Seen]:
         """Prepare every image once, with the encoder and without transformers."""
         with ThreadPoolExecutor(_THREADS) as pool:
             prepared = pool.map(
