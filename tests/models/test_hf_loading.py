@@ -263,8 +263,7 @@ def test_loading_prints_nothing_and_restores_settings(
     clip: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     logging = transformers.utils.logging
-    level = logging.get_verbosity()
+    settings = logging.get_verbosity(), logging.is_progress_bar_enabled()
     load(str(clip))
     assert capfd.readouterr() == ("", "")
-    assert logging.get_verbosity() == level
-    assert logging.is_progress_bar_enabled()
+    assert (logging.get_verbosity(), logging.is_progress_bar_enabled()) == settings

@@ -573,7 +573,7 @@ def test_captions_of_which_no_line_can_be_read_say_why(
         find_probe_data(str(tmp_path / name))
     # No option that a diagnosis does not have.
     assert "--" not in f"{error.value.expected} {error.value.hint}"
-    assert error.value.hint.startswith(("mend it; ", "rename it: "))
+    assert error.value.hint.startswith(("fix it; ", "rename it: "))
 
 
 IMAGE = PixelImage(np.zeros((2, 2, 3), dtype=np.uint8))

@@ -329,7 +329,7 @@ def test_overlapping_points_share_a_label_and_one_side_has_no_curve() -> None:
     # Without benchmarks of both sides there is no curve.
     alone = replace(point(0, 0.5, 0.9), values=point(0, 0.5, 0.9).values[:1])
     page = curve_page(Curve("a", "b", (alone,), ChosenWeight(0, "so"), None, Path("run")))
-    assert "No curve: benchmarks of one side only." in page
+    assert "No curve: it needs benchmarks of both" in page
 
 
 def test_axis_by_hand() -> None:

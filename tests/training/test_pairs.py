@@ -213,7 +213,7 @@ def test_a_damaged_image_is_replaced_by_the_next(tmp_path: Path) -> None:
         str(tmp_path / "2.png"),
         str(tmp_path / "3.png"),
     }
-    assert all("no format that Pillow knows" in why for _, why in batch.unread)
+    assert all("a format unknown to Pillow" in why for _, why in batch.unread)
     expected = [4 if shade in (2, 3) else shade for shade in before]
     assert [shade for shade, *_ in spoken(batch)] == expected
     find = whole.find_truth
