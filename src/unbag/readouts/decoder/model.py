@@ -79,7 +79,7 @@ class PatchDecoder(ChatModel):
 
         A decoder that was trained to embed reads the text in the format of a question.
         """
-        seen = self._see(
+        seen = self._prepare_images(
             {
                 image.key: (image, Rendered(text, text, ""))
                 for image, text in asks
