@@ -2,6 +2,7 @@
 
 python tools/mutants.py                 all packages of tools/mutants.toml
 python tools/mutants.py metrics edits   some of them
+python tools/mutants.py edits --only 3 7
 
 A mutant is killed if a test fails. The sources are copied, so the working tree stays as it is.
 """
@@ -17,6 +18,7 @@ import tempfile
 import time
 import tomllib
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 
@@ -26,6 +28,7 @@ def main() -> int:
     packages = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("packages", nargs="*", choices=[*packages, []], metavar="package")
+    parser.add_argument("--only", nargs="+", type=int, metavar="N", help="numbers of mutants")
     parser.add_argument("--root", type=Path, default=ROOT, help="tree with src/ and tests/")
     options = parser.parse_args()
     survivors = 0
@@ -33,14 +36,19 @@ def main() -> int:
         copy = Path(scratch) / "src"
         shutil.copytree(options.root / "src", copy)
         for package in options.packages or packages:
-            survivors += run_package(package, packages[package], options.root.resolve(), copy)
+            root = options.root.resolve()
+            survivors += run_package(package, packages[package], root, copy, options.only)
     return 1 if survivors else 0
 
 
-def run_package(package: str, settings: dict, root: Path, copy: Path) -> int:  # type: ignore[type-arg]
+def run_package(
+    package: str, settings: dict[str, Any], root: Path, copy: Path, only: list[int] | None
+) -> int:
     """Run the mutants of one package; gives how many survived."""
     survivors = 0
-    for number, mutant in enumerate(settings["mutants"], 1):
+    mutants = dict(enumerate(settings["mutants"], 1))
+    for number in only or mutants:
+        mutant = mutants[number]
         file = copy / "unbag" / package / mutant["file"]
         source = file.read_text(encoding="utf-8")
         if source.count(mutant["old"]) != 1:
@@ -55,7 +63,8 @@ def run_package(package: str, settings: dict, root: Path, copy: Path) -> int:  #
         seconds = f"{time.monotonic() - start:.0f} s"
         result = f"killed by {failed}" if failed else "SURVIVED"
         print(f"{package} {number:2} {mutant['why']}: {result} ({seconds})", flush=True)
-    print(f"{package}: {len(settings['mutants']) - survivors} of {len(settings['mutants'])} killed")
+    count = len(only or mutants)
+    print(f"{package}: {count - survivors} of {count} killed")
     return survivors
 
 
