@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 import pytest
@@ -102,6 +102,23 @@ def test_a_probe_that_breaks_stops_no_other() -> None:
     assert second.finding.skipped.startswith("it failed: KeyError: 'merged' (test_diagnose")
     assert second.finding["right"].estimate.n == 6
     assert "it failed: KeyError" in to_json(found)
+
+
+def test_a_probe_without_a_result_or_a_value_of_its_sentence_is_skipped() -> None:
+    def no_result(*_: object) -> ProbeResult:
+        return cast(ProbeResult, None)
+
+    def no_value(_: ProbeResult) -> Verdict:
+        return Verdict("told", "The {missing} is not there.", {})
+
+    asks, says = (
+        replace(SHARE, name="asks", ask=no_result),
+        replace(SHARE, name="says", say=no_value),
+    )
+    first, second = examine(config(SHARE, asks, says)).skipped
+    assert "returned NoneType" in first.finding.skipped
+    assert "KeyError: 'missing'" in second.finding.skipped
+    assert second.finding["right"].estimate.n == 6
 
 
 def test_a_map_that_breaks_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,7 +72,7 @@ def swap_adjectives(parsed: Parsed) -> list[Changes]:
 
 SWAP_ADJECTIVES = swap_kind(
     swap_adjectives,
-    "an adjective each: a red cup on a wooden table -> a wooden cup on a red table",
+    "one adjective of each of two nouns: a red cup on a wooden table -> a wooden cup on a red table",
 )
 
 

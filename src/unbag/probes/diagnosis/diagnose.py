@@ -233,7 +233,14 @@ def _measure(
     probe: Probe, subject: ProbedModel, data: ProbeData, options: Options, progress: Progress
 ) -> ProbeResult:
     try:
-        return probe.ask(subject, data, options, progress)
+        result = probe.ask(subject, data, options, progress)
+        if not isinstance(result, ProbeResult):
+            raise UnbagError(
+                f"the probe {probe.name!r} returned {type(result).__name__}",
+                expected="a ProbeResult",
+                hint="return it at the end of the function that measures",
+            )
+        return result
     except UnbagError as error:
         return ProbeResult(probe.name, skipped=str(error))
     except Exception as error:
@@ -246,7 +253,10 @@ def _verdict(probe: Probe, result: ProbeResult | None) -> tuple[ProbeResult | No
     if result is None or result.skipped:
         return result, None
     try:
-        return result, probe.say(result)
+        verdict = probe.say(result)
+        # The sentence is put together when it is read; a value that it lacks is found here.
+        _ = verdict.sentence
+        return result, verdict
     except Exception as error:
         return replace(result, skipped=error_note(error)), None
 
