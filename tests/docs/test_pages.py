@@ -115,6 +115,7 @@ def is_alike(shown: str, printed: str) -> bool:
     return doctest.OutputChecker().check_output(shown, printed, ALIKE)
 
 
+@pytest.mark.filterwarnings("default")  # as for a user: a warning is no error
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_code_of_a_page_runs(
     page: Path,

@@ -72,7 +72,7 @@ def swap_adjectives(parsed: Parsed) -> list[Changes]:
 
 SWAP_ADJECTIVES = swap_kind(
     swap_adjectives,
-    "one adjective of each of two nouns: a red cup on a wooden table -> a wooden cup on a red table",
+    "two adjectives: a red cup on a wooden table -> a wooden cup on a red table",
 )
 
 
