@@ -171,3 +171,11 @@ def test_the_interval_of_the_area_spreads_as_resampling_both_kinds_does() -> Non
 def test_a_score_that_is_no_number_is_left_out_of_the_area() -> None:
     result = area_values(np.array([0.4, np.nan, 0.2]), np.array([True, True, False]))
     np.testing.assert_equal(result.credit_N, [1.0, np.nan, 1.0])
+
+
+def test_values_of_tied_statements_by_hand() -> None:
+    # True statements score 1 and 2, the false one 2: own shares 0 and 1/2, and 1/4; area 1/4.
+    score_N, true_N = np.array([1.0, 2.0, 2.0]), np.array([True, True, False])
+    value_N, tie_N = area_values(score_N, true_N, ties="half")
+    np.testing.assert_allclose(value_N, [1 / 4 - 3 / 8, 1 / 4 + 3 / 8, 1 / 4])
+    assert tie_N.tolist() == [False, True, True]
