@@ -10,7 +10,7 @@ import argparse
 import csv
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -25,6 +25,7 @@ from unbag.probes.base import Probe
 from unbag.published.lookup import Flag, flags
 from unbag.registry import find, names, plugin_commands
 from unbag.types import Benchmark
+from unbag_lab.pages import table
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
@@ -43,12 +44,6 @@ def updated(page: str) -> str:
         return f"{match[1]}\n{BLOCKS[match[2]]().strip()}\n\n{match[3]}"
 
     return BLOCK.sub(renew, page)
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of cells that are Markdown."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
@@ -81,7 +76,7 @@ def option_table(parser: argparse.ArgumentParser) -> str:
         text = formatter._expand_help(action)
         text = text.replace("~/.cache/unbag", "`~/.cache/unbag`").replace("$XDG", "`$XDG")
         text = text.replace("HOME/unbag or", "HOME/unbag` or")
-        rows.append(["`{}`".format(name.replace("|", "\\|")), text.replace("|", "\\|")])
+        rows.append([f"`{name}`", text])
     return table(["option", "meaning"], rows) if rows else ""
 
 

@@ -13,6 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from unbag_lab.pages import table
+
 HERE = Path(__file__).parent
 FILE = HERE / "data" / "diagnosis.json"
 MODELS = ("tiny:base", "tiny:hard_negative", "tiny:ce_clip_fixed", "tiny:random")
@@ -101,13 +103,12 @@ def _answers(diagnosis: dict[str, Any], wanted: set[tuple[str, str]]) -> dict[st
 def models_table() -> str:
     """A row for each quantity, a column for each model."""
     numbers = _numbers()
-    lines = [_line(["probe", "quantity", *(f"`{name}`" for name in MODELS)]), _line(["---"] * 6)]
-    before = ""
+    rows, before = [], ""
     for probe, quantity, words in ROWS:
         cells = [_shown(numbers["models"][name].get(f"{probe}: {quantity}")) for name in MODELS]
-        lines.append(_line([f"`{probe}`" if probe != before else "", words, *cells]))
+        rows.append([f"`{probe}`" if probe != before else "", words, *cells])
         before = probe
-    return "\n".join(lines) + "\n"
+    return table(["probe", "quantity", *(f"`{name}`" for name in MODELS)], rows)
 
 
 def parts_table() -> str:
@@ -115,15 +116,11 @@ def parts_table() -> str:
     numbers = _numbers()
     names = list(numbers["parts"])
     head = ["`tiny:base` and parts of", *(f"`{name}`" for name in names)]
-    lines = [_line(head), _line(["---"] * len(head))]
+    rows = []
     for part, words in PARTS:
-        of = (numbers["parts"][name].get(f"transplant: {SCOPE}: {part}") for name in names)
-        lines.append(_line([words, *map(_shown, of)]))
-    return "\n".join(lines) + "\n"
-
-
-def _line(cells: list[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+        values = (numbers["parts"][name].get(f"transplant: {SCOPE}: {part}") for name in names)
+        rows.append([words, *map(_shown, values)])
+    return table(head, rows)
 
 
 def _shown(one: dict[str, Any] | None) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import cache, partial
 from pathlib import Path
@@ -37,6 +37,7 @@ from unbag.registry import find, names
 from unbag.reports.formatting import number_text, with_interval
 from unbag.training.recipes import Freeze, Lora, Recipe, Slot, make_recipe
 from unbag.types import Edit
+from unbag_lab.pages import table
 
 DOCS = Path(__file__).parent
 JUDGEMENTS = DOCS / "data" / "edit_judgements.tsv"
@@ -48,16 +49,9 @@ USUAL_PAIRS = 200
 """Pairs of a kind, where there are as many."""
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Columns and rows as a Markdown table."""
-    lines = [head, ["---"] * len(head), *rows]
-    cells = ([str(cell).replace("\n", " ") for cell in line] for line in lines)
-    return "".join(f"| {' | '.join(line)} |\n" for line in cells)
-
-
 def code(text: object) -> str:
-    """Text in the font of code, nothing for no text; a pipe would end the cell."""
-    return f"`{text}`".replace("|", "\\|") if str(text) else ""
+    """Text in the font of code, nothing for no text."""
+    return f"`{text}`" if str(text) else ""
 
 
 # --- edits --------------------------------------------------------------------------------------
@@ -173,12 +167,7 @@ def recipes() -> str:
         changes = []
         if recipe.lora:
             changes.append(f"LoRA of rank {recipe.lora.rank}")
-        if recipe.freeze != Freeze():
-            changes += [
-                f"{part} frozen"
-                for part, layers in (("image encoder", recipe.freeze.image),)
-                if layers == "all"
-            ]
+        changes += ["image encoder frozen"] if recipe.freeze.image == "all" else []
         changes += ["hard images"] if recipe.hard_images else []
         scale = recipe.max_logit_scale
         changes += [] if scale == 100 else [f"scale up to {scale:g}"]
@@ -186,7 +175,7 @@ def recipes() -> str:
             (
                 code(recipe.name),
                 _loss(recipe),
-                recipe.batch_size,
+                str(recipe.batch_size),
                 f"{recipe.weight_decay:g}",
                 ", ".join(changes),
             )

@@ -309,7 +309,7 @@ def test_too_few_seeds(run: Lab) -> None:
     _, said, _ = run("--seeds", "3")
     assert "3 of 5 bases decide nothing; --seeds 5 adds the 2 that a verdict needs" in said
     assert "3 of 5 bases: 2 more are needed" in said
-    assert "2 more bases needed for a verdict: the same command with --seeds 5 goes on" in said
+    assert "2 more bases needed for a verdict: the same command with --seeds 5 resumes" in said
     _, said, _ = run()
     assert "  9 results there already\n" in said
     assert "  default: 6 results on tiny-3, tiny-4, " in said
@@ -330,7 +330,7 @@ def test_seen_bases_need_more_seeds(run: Lab, drawn: Callable[[Drawn], Drawn]) -
     assert f"{late}: tiny-0 does not count, since its arms had been run there" in said
     assert "4 of 5 bases are left; a verdict needs --seeds 8, now or later" in said
     # Of three more seeds two were seen as well.
-    assert "1 more base needed for a verdict: the same command with --seeds 8 goes on" in said
+    assert "1 more base needed for a verdict: the same command with --seeds 8 resumes" in said
     said = flat(run(late, "--seeds", "8")[1])
     assert "does not count" not in said
     assert "needed for a verdict" not in said

@@ -197,10 +197,10 @@ def test_captions_that_hold_in_another_scene_are_no_negatives_of_it() -> None:
     also_BB = pool.batch(torch.arange(48), device="cpu").also_true_BB
     negatives = pools.WORLD_NEGATIVES
     recipe = replace(hard_negative(), negatives=negatives, positives=(), epochs=1, batch_size=48)
-    samples, told = WorldBatches(recipe, pools._NoInputs(), per_epoch=1).scenes_and_texts(0)
-    assert tuple(one.caption.text for one in told) == step.captions
+    samples, texts = WorldBatches(recipe, pools._NoInputs(), per_epoch=1).scenes_and_texts(0)
+    assert tuple(one.caption.text for one in texts) == step.captions
     for i, sample in enumerate(samples):
-        wanted = [i != j and holds(one.caption.ast, sample.scene) for j, one in enumerate(told)]
+        wanted = [i != j and holds(one.caption.ast, sample.scene) for j, one in enumerate(texts)]
         assert also_BB[i].tolist() == wanted
     assert also_BB.any()
     assert world_pool(encoder, POOLED_ONLY, [step]).fingerprint == pool.fingerprint

@@ -316,7 +316,7 @@ def _print_verdicts(
         )
         print(
             f"{count_text(missing, 'more base')} needed for a verdict: the same command with "
-            f"--seeds {seeds} goes on from here"
+            f"--seeds {seeds} resumes from here"
         )
     print(f"more: unbag lab show CLAIM --results {options.out}")
 

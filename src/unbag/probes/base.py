@@ -66,6 +66,10 @@ class Verdict:
     template: str
     values: Mapping[str, Value] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Fail where the verdict is made, not where its sentence is shown."""
+        _ = self.sentence
+
     @property
     def sentence(self) -> str:
         """The template filled with its values."""

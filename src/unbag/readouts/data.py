@@ -552,14 +552,14 @@ class _Steps(Dataset[WorldRows]):
 
     @paused_collector()
     def __getitem__(self, step: int) -> WorldRows:
-        samples, told = self._batches.scenes_and_texts(step)
+        samples, texts = self._batches.scenes_and_texts(step)
         scenes = tuple(sample.scene for sample in samples)
         return WorldRows(
             scenes,
-            tuple(t.caption.text for t in told),
-            tuple(tuple(None if n is None else n.text for n in t.negatives) for t in told),
+            tuple(t.caption.text for t in texts),
+            tuple(tuple(None if n is None else n.text for n in t.negatives) for t in texts),
             drawn(scenes),
-            encode(scenes, told),
+            encode(scenes, texts),
         )
 
 

@@ -30,7 +30,7 @@ def edited(caption: Given) -> Edited:
         marker.touch()
         os._exit(9)
     if "stop here" in text:
-        raise UnbagError("nothing goes on", expected="something else", hint="fix it")
+        raise UnbagError("nothing continues", expected="something else", hint="fix it")
     first, second, *_ = text.split()
     end = len(first) + 1 + len(second)
     swap = f"{second} {first}"

@@ -253,10 +253,7 @@ def _verdict(probe: Probe, result: ProbeResult | None) -> tuple[ProbeResult | No
     if result is None or result.skipped:
         return result, None
     try:
-        verdict = probe.say(result)
-        # The sentence is put together when it is read; a value that it lacks is found here.
-        _ = verdict.sentence
-        return result, verdict
+        return result, probe.say(result)
     except Exception as error:
         return replace(result, skipped=error_note(error)), None
 
